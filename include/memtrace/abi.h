@@ -1,0 +1,208 @@
+/* The contract between the kernel side (bpf/) and the user side (userspace/kernel/): rows, map values, events and
+ * counters. Plain C that compiles as BPF C, C11 and C++20; uses nothing of the project. Every number is explicit and
+ * append-only; 0 is "none" or "invalid"; the size of every structure is asserted at the end of the file. */
+#pragma once
+
+#ifndef __bpf__
+#include <stdint.h>
+typedef uint8_t mt_u8;
+typedef uint16_t mt_u16;
+typedef uint32_t mt_u32;
+typedef uint64_t mt_u64;
+#else
+typedef unsigned char mt_u8;
+typedef unsigned short mt_u16;
+typedef unsigned int mt_u32;
+typedef unsigned long long mt_u64;
+#endif
+
+enum mt_limits {
+    MT_MAX_ROWS = 256,    /* rows of the table of allocators; a row's number is its probes' cookie */
+    MT_MAX_FRAMES = 127,  /* frames of one stack */
+    MT_MAX_CALLS = 16,    /* allocator calls in flight on one thread */
+    MT_MAX_OWNERS = 4096, /* address spaces that one session can tell apart; owner 0 is "none" */
+    MT_LIVE_WINDOW = 8,   /* slots in which a block of the live table can be */
+};
+
+/* What a function of the table of allocators does. */
+enum mt_operation {
+    MT_OP_NONE = 0,
+    MT_OP_ALLOCATE = 1,     /* returns a new block of size [* count] bytes: malloc, calloc, memalign ... */
+    MT_OP_FREE = 2,         /* gives back the block `old`: free, cfree */
+    MT_OP_REALLOCATE = 3,   /* gives back `old` and returns a block of size [* count] bytes, or fails and keeps it */
+    MT_OP_ALLOCATE_OUT = 4, /* stores the new block at *out and returns 0 when it succeeded: posix_memalign */
+    MT_OP_DELEGATE = 5, /* allocates by calling another row, may throw, so it is never return-probed: operator new */
+    MT_OP_MAP = 6,      /* mmap(address, size, protection, flags, fd, offset) */
+    MT_OP_UNMAP = 7,    /* munmap(old, size) */
+    MT_OP_REMAP = 8,    /* mremap(old, old_size = argument 2, size, flags, new_address) */
+};
+
+/* How the kernel side reads one function of the table. Arguments count from 1; 0 is "has none". */
+struct mt_row {
+    mt_u8 operation; /* enum mt_operation */
+    mt_u8 size_argument;
+    mt_u8 count_argument; /* multiplies the size */
+    mt_u8 old_argument;   /* the block that is given back */
+    mt_u8 out_argument;   /* points to where the result is stored */
+    mt_u8 reserved[3];
+};
+
+/* Counters, kept per owner. The names of the contract's accuracy figures are sums of them (userspace/heap). */
+enum mt_counter {
+    MT_COUNT_BLOCKS_LIVE_TABLE_FULL = 0, /* a block not recorded: its slots and the overflow table were full */
+    MT_COUNT_BLOCKS_CALLS_FULL = 1,      /* a block not recorded: more than MT_MAX_CALLS calls in flight on a thread */
+    MT_COUNT_STACKS_SITES_FULL = 2,      /* a block recorded without its stack: the table of call sites was full */
+    MT_COUNT_STACKS_RING_FULL = 3,       /* a block recorded without its stack: the ring buffer was full */
+    MT_COUNT_EVENTS_RING_FULL = 4,       /* a mapping, process or trace event lost: the ring buffer was full */
+    MT_COUNT_RETURNS_MISSED = 5,         /* an allocation whose return the kernel did not report */
+    MT_COUNT_FREES_MISSED = 6,           /* a block was found alive where a new one begins */
+    MT_COUNT_REALLOCS_UNRESOLVED = 7,    /* a realloc whose return never came */
+    MT_COUNT_UNKNOWN_FREES = 8,          /* informs: a block freed that was not recorded (from before the attach) */
+    MT_COUNT_CALLS_ABANDONED = 9,        /* informs: left by longjmp, exception or thread end */
+    MT_COUNT_CALLS_SUPPRESSED = 10,      /* informs: an allocator's call to another allocator function */
+    MT_COUNT_STACKS_TRUNCATED = 11,      /* informs: a stack with more than the configured frames */
+    MT_COUNT_BLOCKS_FILTERED = 12,       /* informs: allocations outside --min-size and --max-size */
+    MT_COUNTERS = 16,
+};
+
+/* Owner flags. */
+enum mt_owner_flags {
+    MT_OWNER_ARMED = 1, /* its allocations are recorded */
+    MT_OWNER_ENDED = 2, /* exec or exit ended the address space */
+};
+
+/* Value of the map `owners`: one address space, by its serial number (the key). Written by the kernel side, but for
+ * `flags`, which the user side may clear. */
+struct mt_owner {
+    mt_u64 mm;            /* the kernel's struct mm_struct *, never dereferenced by the user side */
+    mt_u32 tgid;          /* in the initial PID namespace */
+    mt_u32 flags;         /* enum mt_owner_flags */
+    mt_u64 first_seen_ns; /* CLOCK_MONOTONIC */
+    mt_u64 ended_ns;      /* 0 while it lives */
+    mt_u32 exit_code;     /* as wait(2) reports it; 0 when exec ended it */
+    mt_u32 fallback_site; /* the call site "stack unknown" of this owner, 0 until it is needed */
+    mt_u64 counters[MT_COUNTERS];
+    mt_u64 reserved[10];
+};
+
+/* Key of the map `targets` is a tgid; this is its value. */
+struct mt_target {
+    mt_u32 armed; /* 1: the first allocator call of a new address space makes it an owner */
+    mt_u32 owner; /* serial of the current address space, 0 until it is seen */
+};
+
+/* Identity of a call site within one session: same address space, same function, same stack. */
+struct mt_site_key {
+    mt_u64 stack_hash[2]; /* 128-bit hash of the return addresses */
+    mt_u32 owner;
+    mt_u32 row;
+};
+
+enum mt_site_flags {
+    MT_SITE_STACK_TRUNCATED = 1, /* the stack has more frames than were recorded */
+    MT_SITE_STACK_UNKNOWN = 2,   /* the stack could not be recorded */
+    MT_SITE_READY = 4,           /* the key is complete */
+};
+
+/* Value of the map `sites`: sums of one call site. Index 0 is not used. live = allocated - freed.
+ * Read the freed figures before the allocated ones: then live is never negative. */
+struct mt_site {
+    struct mt_site_key key;
+    mt_u32 flags; /* enum mt_site_flags */
+    mt_u32 reserved;
+    mt_u64 allocated_bytes;
+    mt_u64 allocations;
+    mt_u64 freed_bytes;
+    mt_u64 frees;
+};
+
+/* A block's key is one word, so that compare-and-swap claims and releases it: owner (16 bits) | address (48 bits).
+ * 0 is a free slot, MT_BLOCK_BUSY one that is being written. */
+#define MT_BLOCK_BUSY 1ull
+#define MT_BLOCK_KEY(owner, address) (((mt_u64)(owner) << 48) | ((mt_u64)(address)&0xffffffffffffull))
+
+/* Value of the map `live_blocks` (open addressing; read key, fields, key again) and, without the key, of
+ * `live_overflow`. */
+struct mt_block {
+    mt_u64 key;
+    mt_u64 size_bytes;
+    mt_u64 birth_ns; /* CLOCK_MONOTONIC */
+    mt_u32 site;
+    mt_u32 reserved;
+};
+
+/* Events of the ring buffer. */
+enum mt_event_type {
+    MT_EVENT_NONE = 0,
+    MT_EVENT_SITE = 1,         /* struct mt_site_event: a new call site and its stack, once */
+    MT_EVENT_MAP = 2,          /* struct mt_mapping_event: mmap succeeded */
+    MT_EVENT_UNMAP = 3,        /* ... munmap was called: the range is going */
+    MT_EVENT_UNMAP_FAILED = 4, /* ... and the kernel refused: what UNMAP took is put back */
+    MT_EVENT_REMAP = 5,        /* ... mremap was called: the old range is going */
+    MT_EVENT_REMAP_DONE = 6,   /* ... and succeeded: address and size are the new ones */
+    MT_EVENT_REMAP_FAILED = 7, /* ... or failed: what REMAP took is put back */
+    MT_EVENT_ALLOC = 8,        /* struct mt_block_event, with --trace only */
+    MT_EVENT_FREE = 9,         /* ... */
+    MT_EVENT_OWNER = 10,       /* struct mt_process_event: an address space was seen for the first time */
+    MT_EVENT_EXEC = 11,        /* ... exec ended one; owner is the old one, 0 if none was seen */
+    MT_EVENT_EXIT = 12,        /* ... a target's last thread ended */
+};
+
+struct mt_event {
+    mt_u32 type; /* enum mt_event_type */
+    mt_u32 owner;
+    mt_u64 time_ns; /* CLOCK_MONOTONIC */
+    mt_u32 tgid;
+    mt_u32 tid;
+};
+
+struct mt_site_event {
+    struct mt_event header;
+    mt_u32 site;
+    mt_u32 frame_count;
+    mt_u64 frames[MT_MAX_FRAMES]; /* return addresses, the allocation's caller first; only frame_count are sent */
+};
+
+struct mt_mapping_event {
+    struct mt_event header;
+    mt_u64 address;
+    mt_u64 size_bytes;  /* as the caller gave it, not rounded to pages */
+    mt_u64 old_address; /* REMAP_*: the range that mremap was given */
+    mt_u64 old_size_bytes;
+    mt_u32 site; /* 0: none */
+    mt_u32 row;
+    mt_u32 protection; /* MAP: PROT_* */
+    mt_u32 map_flags;  /* MAP: MAP_*; REMAP*: MREMAP_* */
+    mt_u64 caller;     /* return address of the call */
+};
+
+struct mt_block_event {
+    struct mt_event header;
+    mt_u64 address;
+    mt_u64 size_bytes;
+    mt_u32 site;
+    mt_u32 row; /* the function that was called */
+};
+
+struct mt_process_event {
+    struct mt_event header;
+    mt_u32 exit_code; /* EXIT: as wait(2) reports it */
+    mt_u32 reserved;
+};
+
+#ifdef __cplusplus
+#define MT_ASSERT_SIZE(type, size) static_assert(sizeof(type) == (size), #type)
+#else
+#define MT_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
+#endif
+MT_ASSERT_SIZE(struct mt_row, 8);
+MT_ASSERT_SIZE(struct mt_owner, 248);
+MT_ASSERT_SIZE(struct mt_target, 8);
+MT_ASSERT_SIZE(struct mt_site_key, 24);
+MT_ASSERT_SIZE(struct mt_site, 64);
+MT_ASSERT_SIZE(struct mt_block, 32);
+MT_ASSERT_SIZE(struct mt_event, 24);
+MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
+MT_ASSERT_SIZE(struct mt_mapping_event, 80);
+MT_ASSERT_SIZE(struct mt_block_event, 48);
+MT_ASSERT_SIZE(struct mt_process_event, 32);

@@ -1,0 +1,27 @@
+# house_folder(NAME USES LIBRARY...): the static library house_NAME of userspace/NAME, which may use just what it names.
+# house_flags(TARGET): the warnings and sanitizers that all our own code is built with.
+
+function(house_flags target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wswitch -Werror)
+  target_compile_definitions(${target} PRIVATE MEMTRACE_VERSION="${PROJECT_VERSION}")
+  if(MEMTRACE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  endif()
+endfunction()
+
+function(house_folder name)
+  cmake_parse_arguments(FOLDER "" "" "USES" ${ARGN})
+  list(TRANSFORM FOLDER_USES REPLACE "^(base|probes|kernel|processes|symbols|heap|reports|formats)$" "house_\\1")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/userspace/${name}/*.cpp)
+  if(NOT sources)
+    add_library(house_${name} INTERFACE)
+    target_include_directories(house_${name} INTERFACE ${CMAKE_SOURCE_DIR}/userspace ${CMAKE_SOURCE_DIR}/include)
+    target_link_libraries(house_${name} INTERFACE ${FOLDER_USES})
+    return()
+  endif()
+  add_library(house_${name} STATIC ${sources})
+  target_include_directories(house_${name} PUBLIC ${CMAKE_SOURCE_DIR}/userspace ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(house_${name} PUBLIC ${FOLDER_USES})
+  house_flags(house_${name})
+endfunction()

@@ -1,0 +1,70 @@
+// One immutable picture of what the kernel side knows, with every counter of loss. Everything behind it (heap, reports,
+// formats) works from this alone, without root and without the kernel. Pure data; uses include/ only.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "memtrace/abi.h"
+
+namespace memtrace {
+
+/// Sums of one call site since the attach. live = allocated - freed, in bytes and in blocks.
+struct SiteTotals {
+    uint64_t allocated_bytes = 0;
+    uint64_t allocations = 0;
+    uint64_t freed_bytes = 0;
+    uint64_t frees = 0;
+
+    uint64_t live_bytes() const { return allocated_bytes - freed_bytes; }
+    uint64_t live_blocks() const { return allocations - frees; }
+    SiteTotals& operator+=(const SiteTotals& other) {
+        allocated_bytes += other.allocated_bytes;
+        allocations += other.allocations;
+        freed_bytes += other.freed_bytes;
+        frees += other.frees;
+        return *this;
+    }
+};
+
+/// One call site of one address space. `index` is stable for the whole session.
+struct Site {
+    uint32_t index = 0;
+    uint32_t owner = 0;  // address space
+    uint32_t row = 0;    // function, in the table of allocators
+    uint32_t flags = 0;  // enum mt_site_flags
+    SiteTotals totals;
+};
+
+/// One live block.
+struct Block {
+    uint64_t address = 0;
+    uint64_t size_bytes = 0;
+    uint64_t birth_ns = 0;  // CLOCK_MONOTONIC
+    uint32_t site = 0;
+    uint32_t owner = 0;
+};
+
+/// One address space; several in a row belong to one process when it calls exec.
+struct AddressSpace {
+    uint32_t owner = 0;
+    pid_t pid = 0;
+    uint64_t first_seen_ns = 0;
+    uint64_t ended_ns = 0;  // 0 while it lives
+    uint32_t exit_code = 0;
+    std::array<uint64_t, MT_COUNTERS> counters{};  // by enum mt_counter
+};
+
+/// All of it at one moment. `sites` holds heap sites and mapping sites; the totals of mapping sites are 0 here, the
+/// mapping ledger (heap/mappings.hpp) has them.
+struct Snapshot {
+    uint64_t time_ns = 0;  // CLOCK_MONOTONIC
+    std::vector<AddressSpace> address_spaces;
+    std::vector<Site> sites;
+    std::vector<Block> blocks;  // every live heap block
+};
+
+}  // namespace memtrace
