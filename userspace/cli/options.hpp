@@ -1,0 +1,63 @@
+// What the person at the terminal asked for, checked: whoever holds these values need not check them again. Plain data,
+// uses base/ only. Units are in the names; a default is what no option means.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace memtrace {
+
+enum class SortOrder { live, count, growth, age, rate };
+enum class OutputFormat { text, json };
+enum class ColorChoice { automatic, always, never };
+/// How probes are attached; `best` is the first of the others that the running kernel has.
+enum class AttachChoice { best, session, multi, perf };
+
+/// A tracing session. At least one target is set: `pids` without repetition, or `command`, or both.
+struct Options {
+    std::vector<pid_t> pids;
+    std::vector<std::string> command;  // program and arguments; empty: none is started
+
+    uint64_t interval_ns = 5'000'000'000;
+    std::optional<uint64_t> count;  // reports until the end; none: until a signal or the targets' end
+
+    uint64_t older_ns = 0;  // reports show blocks at least that old
+    uint32_t top = 10;      // call sites shown, of each kind; 0: all
+    SortOrder sort = SortOrder::live;
+    bool shows_blocks = false;   // -a: each live block of the call sites shown
+    bool traces_events = false;  // -t: each allocation and free as it happens
+
+    uint64_t min_size_bytes = 0;  // both ends are recorded
+    uint64_t max_size_bytes = std::numeric_limits<uint64_t>::max();
+
+    OutputFormat format = OutputFormat::text;
+    std::string output_path;  // empty: stdout
+    ColorChoice color = ColorChoice::automatic;
+    bool is_quiet = false;
+    bool is_strict = false;  // a loss ends with status 1
+
+    AttachChoice attach = AttachChoice::best;
+    uint32_t max_live_blocks = 1u << 20;
+    uint32_t max_sites = 1u << 16;
+    uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
+    uint32_t max_stack_frames = 127;      // 1 to MT_MAX_FRAMES
+};
+
+/// `memtrace list`.
+struct ListAllocators {};
+
+/// --help, --version: `text` goes to stdout and the status is 0.
+struct ShowText {
+    std::string text;
+};
+
+/// What one command line asks for.
+using Request = std::variant<Options, ListAllocators, ShowText>;
+
+}  // namespace memtrace
