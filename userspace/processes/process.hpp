@@ -1,0 +1,36 @@
+// What /proc tells about one process. Uses base only. Bytes that the process chose itself (comm, paths) are handed on
+// as they are: show them through base/text.hpp.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace memtrace {
+
+struct ProcessInfo {
+    pid_t pid = 0;
+    pid_t ppid = 0;
+    std::string comm;  // any bytes but NUL
+    std::string exe;   // absolute path in the process's own root; empty for a kernel thread or a zombie
+    bool is_exe_deleted = false;
+    bool is_kernel_thread = false;
+    uint64_t start_time = 0;  // clock ticks after boot; with the pid it names one process for ever
+};
+
+/// What is known about `pid`. No such process: no_such_target; exe not readable: not_privileged. Thread-safe.
+Result<ProcessInfo> read_process(pid_t pid);
+
+/// Resident memory in bytes, none when the process has ended. The kernel's own figure may lag by some pages a cpu
+/// (/proc/PID/statm sums per-cpu counters roughly, proc(5)). Thread-safe.
+std::optional<uint64_t> read_rss_bytes(pid_t pid);
+
+/// "no such process" or "not privileged" as it follows from the errno of an access to /proc/PID; `what` names the
+/// thing.
+Error process_error(std::string what, int error_number);
+
+}  // namespace memtrace

@@ -1,0 +1,88 @@
+// The stacks of all call sites: taken as return addresses while their process runs, kept as places in files, named when
+// they are shown. Uses base, processes and the rest of this folder. Everything here works after the processes have
+// ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "processes/mappings.hpp"
+#include "symbols/address_space_map.hpp"
+#include "symbols/frame.hpp"
+#include "symbols/module.hpp"
+#include "symbols/symbolizer.hpp"
+
+namespace memtrace {
+
+/// What was lost on the way to names; no figure of memory depends on it.
+struct StackStoreLosses {
+    uint64_t modules_not_opened = 0;  // mappings whose file could not be opened
+    uint64_t stacks_cut = 0;          // stacks that ended at an address outside any code
+};
+
+/// For one thread. `owner` is the serial of an address space, `site` that of a call site (include/memtrace/abi.h);
+/// times are CLOCK_MONOTONIC in nanoseconds.
+class StackStore {
+  public:
+    /// `owner` is the present address space of `pid`; its mappings are read at once when the process lives. After an
+    /// exec, call it with the new owner. Mappings that were added for `pid` before count as well. Calling it again
+    /// changes nothing.
+    void add_address_space(uint32_t owner, pid_t pid);
+    /// A mapping event of `pid`; its file is opened at once. May come before add_address_space (a command that is just
+    /// starting): add only those of pids that are traced, and drain the events before recording the stacks of a batch.
+    void add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns);
+    /// Reads the mappings of `owner` again. No effect after its process has ended.
+    void refresh(uint32_t owner);
+    /// Keeps the stack of `site`: return addresses, the allocation's caller first. An address that is not known leads
+    /// to a refresh, at most one in 20 ms for an address space; what is then still unknown is tried again when it is
+    /// shown. The first address outside any code ends the stack (see stack_error). Recording a site again replaces it.
+    void record_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns);
+
+    /// Named on first use and then kept; the reference stays valid until the site is recorded again. Empty for an
+    /// unknown site.
+    const std::vector<Frame>& frames(uint32_t site);
+    /// 16 hex digits, the same on every host and run for the same code: the first 8 bytes of the SHA-256 of kind,
+    /// function and the frames' (build-id or SHA-256 of the file; file offset) pairs. None for an unknown site or an
+    /// empty stack, and when a frame has neither a file nor a name.
+    std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function);
+    /// Why the stack of `site` is not whole, in words; none when it is. "stack not recorded" for an unknown site.
+    std::optional<std::string> stack_error(uint32_t site);
+    StackStoreLosses losses();
+
+  private:
+    struct Space {
+        pid_t pid = 0;
+        uint64_t start_time = 0;    // of the process, so that a reused pid is never read; 0 if unknown
+        uint64_t refreshed_ns = 0;  // start of the last reading of /proc/PID/maps
+        bool has_ended = false;
+        AddressSpaceMap map;
+    };
+    struct Stack {
+        std::shared_ptr<Space> space;
+        std::vector<CodeLocation> locations;
+        std::vector<uint64_t> unresolved;  // return addresses from the first unknown one on
+        uint64_t time_ns = 0;
+        bool is_cut = false;
+        std::optional<std::vector<Frame>> frames;
+    };
+    void refresh_space(Space& space);
+    void resolve(Stack& stack);
+    Stack* settled(uint32_t site);
+
+    ModuleCache modules_;
+    Symbolizer symbolizer_;
+    std::unordered_map<pid_t, std::shared_ptr<Space>> by_pid_;
+    std::unordered_map<uint32_t, std::shared_ptr<Space>> by_owner_;
+    std::unordered_map<uint32_t, Stack> stacks_;
+    uint64_t stacks_cut_ = 0;
+};
+
+}  // namespace memtrace

@@ -1,0 +1,32 @@
+// Names for places in files: function, source file, line. Uses base, libdw and libdwfl; debug files are found on this
+// host by build-id or .gnu_debuglink, never over the network. Never on the hot path; every answer is cached.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "symbols/address_space_map.hpp"
+#include "symbols/frame.hpp"
+
+namespace memtrace {
+
+class ModuleSymbols;
+
+/// For one thread. Modules must outlive it.
+class Symbolizer {
+  public:
+    Symbolizer();
+    Symbolizer(Symbolizer&&) noexcept;
+    Symbolizer& operator=(Symbolizer&&) noexcept;
+    ~Symbolizer();
+
+    /// The frame at `location`, which is that of the call itself (return address minus 1). The reference stays valid as
+    /// long as the symbolizer.
+    const Frame& frame_at(const CodeLocation& location);
+
+  private:
+    std::unordered_map<const Module*, std::unique_ptr<ModuleSymbols>> modules_;
+};
+
+}  // namespace memtrace
