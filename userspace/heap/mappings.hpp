@@ -1,0 +1,97 @@
+// Which call site owns which bytes of which address space, to the byte: interval arithmetic over the mapping events of
+// the kernel side. Pure; uses include/ and snapshot.hpp only. Invariant per address space and per call site:
+// mapped - unmapped = live, after every event.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "heap/snapshot.hpp"
+#include "memtrace/abi.h"
+
+namespace memtrace {
+
+/// Sums of one address space, in bytes of whole pages. `live_count` counts the mappings that still own at least one
+/// byte; `mapped_bytes` grows with mmap and with what mremap adds; what an address space held at its end is unmapped.
+struct MappingTotals {
+    uint64_t live_bytes = 0;
+    uint64_t live_count = 0;
+    uint64_t mapped_bytes = 0;
+    uint64_t unmapped_bytes = 0;
+    uint64_t unknown_unmaps = 0;  // munmap calls of the program that named bytes which no one is known to own
+
+    MappingTotals& operator+=(const MappingTotals& other);
+};
+
+/// Applies mapping events in the order of the ring buffer. A mapping is what one successful mmap made, or what one
+/// mremap added; it lives while it owns a byte. Not thread-safe.
+class MappingLedger {
+  public:
+    /// Applies one event (MT_EVENT_MAP to MT_EVENT_REMAP_FAILED; others are ignored). Sizes are rounded up to whole
+    /// pages, with MAP_HUGETLB to whole huge pages, as mmap(2) does. With `caller_is_allocator` the new range belongs
+    /// to no call site, and unmapping unknown bytes is not counted.
+    void apply(const mt_mapping_event& event, bool caller_is_allocator);
+
+    /// Everything that the owner still holds is unmapped: the address space has ended and its last report is out.
+    void end_owner(uint32_t owner);
+
+    /// Sums of one address space; zeros for one that never mapped. They outlive end_owner().
+    MappingTotals totals(uint32_t owner) const;
+    /// Sums of one call site: bytes, and mappings as blocks. They outlive end_owner().
+    SiteTotals site_totals(uint32_t site) const;
+    /// Every live mapping, as a block at its lowest address; its size is the bytes that it still owns.
+    std::vector<Block> live_mappings() const;
+    /// Every call site that ever owned a mapping, with its sums.
+    const std::unordered_map<uint32_t, SiteTotals>& sites() const { return sites_; }
+
+  private:
+    struct Mapping {
+        uint32_t site = 0;
+        uint64_t birth_ns = 0;
+        uint64_t live_bytes = 0;
+    };
+    struct Piece {
+        uint64_t end = 0;
+        uint64_t mapping = 0;  // key of Space::mappings
+    };
+    struct TakenPiece {
+        uint64_t start = 0;
+        uint64_t end = 0;
+        uint64_t mapping = 0;
+        uint32_t site = 0;
+        uint64_t birth_ns = 0;
+    };
+    // What munmap or mremap took at entry, until the same thread says how the call ended.
+    struct Call {
+        uint32_t type = MT_EVENT_NONE;
+        bool was_unknown = false;
+        std::vector<TakenPiece> pieces;
+    };
+    struct Space {
+        std::map<uint64_t, Piece> pieces;  // by start; disjoint
+        std::unordered_map<uint64_t, Mapping> mappings;
+        std::unordered_map<uint32_t, Call> calls;  // by tid
+        MappingTotals totals;
+    };
+
+    void map(Space& space, const mt_mapping_event& event, bool caller_is_allocator);
+    void begin_unmap(Space& space, const mt_mapping_event& event, bool caller_is_allocator);
+    void undo_unmap(Space& space, Call call);
+    void begin_remap(Space& space, const mt_mapping_event& event);
+    void finish_remap(Space& space, const mt_mapping_event& event, Call call, bool caller_is_allocator);
+    void abandon(Space& space, const Call& call);
+
+    void add_mapping(Space& space, uint64_t start, uint64_t end, uint32_t site, uint64_t birth_ns);
+    std::vector<TakenPiece> cut(Space& space, uint64_t start, uint64_t end) const;
+    void put(Space& space, const TakenPiece& piece) const;
+    void count_unmapped(Space& space, const TakenPiece& piece);
+    void uncount_unmapped(Space& space, const TakenPiece& piece);
+
+    std::unordered_map<uint32_t, Space> spaces_;  // by owner
+    std::unordered_map<uint32_t, SiteTotals> sites_;
+    uint64_t last_mapping_ = 0;
+};
+
+}  // namespace memtrace

@@ -1,0 +1,128 @@
+// The document that a report is before it is written: one plain structure a record of the contract, in the contract's
+// words. Formats write it, nothing else reads it. Optional values are what is not knowable (null in JSON).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "heap/accuracy.hpp"
+#include "heap/history.hpp"
+#include "heap/ranking.hpp"
+#include "symbols/symbolizer.hpp"
+
+namespace memtrace {
+
+/// What a session is; the first record.
+struct StartRecord {
+    int64_t time_unix_ns = 0;  // CLOCK_REALTIME
+    std::string version;
+    std::string kernel;
+    std::vector<std::string> args;
+    std::string attach;    // session, multi or perf
+    std::string unwinder;  // cfi or fp
+};
+
+/// A change in the life of a process that is or could be a target.
+struct ProcessRecord {
+    std::string event;  // attach, fork, exec, exit or skip
+    pid_t pid = 0;
+    std::optional<pid_t> ppid;
+    std::string comm;
+    std::optional<std::string> exe;
+    std::vector<std::string> runtimes;
+    std::optional<std::string> reason;  // why it was skipped, or its end status
+};
+
+/// Whom a report is about.
+struct ReportScope {
+    std::string by = "process";
+    std::string name;
+    std::optional<pid_t> pid;
+    std::vector<pid_t> pids;
+};
+
+/// Resident memory of the scope.
+struct MemoryFigures {
+    std::optional<uint64_t> rss_bytes;
+    std::optional<int64_t> rss_growth_bytes;  // since the previous report
+};
+
+/// One live block of a call site.
+struct BlockEntry {
+    uint64_t address = 0;
+    uint64_t size_bytes = 0;
+    uint64_t age_ns = 0;
+};
+
+/// One call site that a report shows, named.
+struct SiteEntry {
+    std::optional<std::string> id;  // 16 hex digits
+    std::string kind;               // heap or mapping
+    std::string allocator;
+    std::string function;
+    uint64_t live_bytes = 0;
+    uint64_t live_blocks = 0;
+    uint64_t allocated_bytes = 0;
+    uint64_t allocations = 0;
+    int64_t growth_bytes = 0;
+    int64_t growth_since_baseline_bytes = 0;
+    std::optional<Ages> ages;
+    std::optional<std::string> stack_error;  // why `frames` is empty or ends early
+    std::vector<Frame> frames;
+    std::optional<std::vector<BlockEntry>> blocks;  // with --show-allocs
+};
+
+/// One report: a scope at one moment. What the JSON contract does not name is for people (text).
+struct ReportRecord {
+    uint64_t sequence = 0;
+    bool is_final = false;
+    int64_t time_unix_ns = 0;
+    uint64_t elapsed_ns = 0;  // since the attach
+    ReportScope scope;
+    HeapFigures heap;
+    MappingTotals mappings;
+    MemoryFigures memory;
+    Accuracy accuracy;
+    uint64_t sites_total = 0;
+    std::vector<SiteEntry> sites;
+
+    int64_t mappings_growth_bytes = 0;
+    IntervalFigures interval;
+    bool has_baseline = false;
+    uint64_t heap_sites_total = 0;  // of `sites_total`
+    SiteOrder order = SiteOrder::live;
+    uint64_t older_ns = 0;
+};
+
+/// One allocation or free as it happened (--trace).
+struct BlockEventRecord {
+    bool is_free = false;
+    uint64_t time_ns = 0;  // CLOCK_MONOTONIC
+    pid_t pid = 0;
+    pid_t tid = 0;
+    std::string function;
+    uint64_t address = 0;
+    uint64_t size_bytes = 0;
+    std::optional<std::string> site;
+};
+
+/// Something that the reader should know and that no figure says.
+struct WarningRecord {
+    std::string code;
+    std::string message;
+};
+
+/// The last record.
+struct EndRecord {
+    std::string reason;  // signal, count, exited or error
+    int status = 0;
+};
+
+using Record = std::variant<StartRecord, ProcessRecord, ReportRecord, BlockEventRecord, WarningRecord, EndRecord>;
+
+}  // namespace memtrace
