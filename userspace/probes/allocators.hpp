@@ -50,6 +50,56 @@ constexpr bool frees(const mt_row& row) {
     return row.operation == MT_OP_FREE || row.operation == MT_OP_UNMAP;
 }
 
+/// The empty row at index 0.
+constexpr bool is_reserved_row(const AllocatorFunction& function) {
+    return function.symbol.empty() && function.row.operation == MT_OP_NONE;
+}
+
+/// Whether the row names the arguments that its operation has, no more and no less.
+constexpr bool has_right_arguments(const mt_row& row) {
+    const bool has_size = row.size_argument != 0;
+    const bool has_count = row.count_argument != 0;
+    const bool has_old = row.old_argument != 0;
+    const bool has_out = row.out_argument != 0;
+    switch (row.operation) {
+        case MT_OP_ALLOCATE:
+            return has_size && !has_old && !has_out;
+        case MT_OP_FREE:
+            return has_old && !has_size && !has_count && !has_out;
+        case MT_OP_REALLOCATE:
+            return has_size && has_old && !has_out;
+        case MT_OP_ALLOCATE_OUT:
+            return has_size && has_out && !has_old;
+        case MT_OP_DELEGATE:
+            return has_size && !has_count && !has_old && !has_out;
+        case MT_OP_MAP:
+            return row.size_argument == 2 && !has_count && !has_old && !has_out;
+        case MT_OP_UNMAP:
+            return row.old_argument == 1 && row.size_argument == 2 && !has_count && !has_out;
+        case MT_OP_REMAP:
+            return row.old_argument == 1 && row.size_argument == 3 && !has_count && !has_out;
+        default:
+            return false;
+    }
+}
+
+/// Whether a row agrees with its operation (include/memtrace/abi.h). Checked for the whole table when it is
+/// compiled.
+constexpr bool is_right_row(const AllocatorFunction& function) {
+    const mt_row& row = function.row;
+    const bool is_mapping = row.operation == MT_OP_MAP || row.operation == MT_OP_UNMAP || row.operation == MT_OP_REMAP;
+    if (function.family.empty() || function.symbol.empty() || function.name.empty()) return false;
+    if (is_mapping != (function.kind == BlockKind::mapping)) return false;
+    if (function.null_does_nothing && (row.operation != MT_OP_FREE || row.old_argument != 1)) return false;
+    if (row.reserved[0] != 0 || row.reserved[1] != 0 || row.reserved[2] != 0) return false;
+    uint32_t seen = 0;
+    for (const mt_u8 argument : {row.size_argument, row.count_argument, row.old_argument, row.out_argument}) {
+        if (argument > 6 || (argument != 0 && (seen >> argument & 1) != 0)) return false;
+        seen |= 1u << argument;
+    }
+    return has_right_arguments(row);
+}
+
 /// The argument registers that the kernel side reads for this row: bit n-1 is argument n of the System V x86-64 ABI
 /// (rdi rsi rdx rcx r8 r9). For mappings all arguments of the call.
 constexpr uint32_t argument_registers(const mt_row& row) {
