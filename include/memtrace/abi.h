@@ -85,9 +85,16 @@ struct mt_owner {
     mt_u64 reserved[10];
 };
 
+/* Values of mt_target.armed. */
+enum mt_target_state {
+    MT_TARGET_NOT_ARMED = 0,
+    MT_TARGET_ARMED = 1,       /* the first allocator call of a new address space makes it an owner */
+    MT_TARGET_ARM_AT_EXEC = 2, /* ... from the next exec on: a command that memtrace starts */
+};
+
 /* Key of the map `targets` is a tgid; this is its value. */
 struct mt_target {
-    mt_u32 armed; /* 1: the first allocator call of a new address space makes it an owner */
+    mt_u32 armed; /* enum mt_target_state */
     mt_u32 owner; /* serial of the current address space, 0 until it is seen */
 };
 

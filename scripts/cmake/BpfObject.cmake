@@ -12,8 +12,8 @@ function(bpf_object name source)
   file(MAKE_DIRECTORY ${directory})
   add_custom_command(
     OUTPUT ${object}
-    COMMAND ${BPF_CLANG} -target bpf -D__TARGET_ARCH_x86 -mcpu=v3 -g -O2 -Wall -Wextra -Werror
-            -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/bpf -MD -MF ${object}.d -MT ${object}
+    COMMAND ${BPF_CLANG} -target bpf -D__TARGET_ARCH_x86 -mcpu=v3 -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror
+            -idirafter /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/bpf -MD -MF ${object}.d -MT ${object}
             -c ${source} -o ${object}
     DEPENDS ${source}
     DEPFILE ${object}.d

@@ -1,0 +1,258 @@
+/* What happens when a function of the table is entered and when it returns. The ordering law: a free is recorded before
+ * the block can be handed out again (entry), an allocation after it exists (return). */
+#pragma once
+
+#include "arguments.h"
+#include "ledger.h"
+#include "nesting.h"
+#include "stacks.h"
+#include "targets.h"
+
+/* Linux drops a return probe when more than this many are pending on a thread (include/linux/uprobes.h). */
+#define MAX_URETPROBE_DEPTH 64
+
+#define MAP_FAILED ~0ull
+
+enum wanted_return {
+    RETURN_IS_WANTED = 0, /* the value that a session program returns for it */
+    RETURN_IS_NOT_WANTED = 1,
+};
+
+static __always_inline struct mt_row row_at(u32 row) {
+    return rows[row & (MT_MAX_ROWS - 1)];
+}
+
+static __always_inline u64 requested_bytes(const struct pt_regs* ctx, const struct mt_row* row) {
+    u64 size_bytes = read_argument(ctx, row->size_argument);
+    /* A product that overflows is a call that fails. */
+    return row->count_argument ? size_bytes * read_argument(ctx, row->count_argument) : size_bytes;
+}
+
+static __always_inline bool is_recorded_size(u64 size_bytes) {
+    return size_bytes >= min_size_bytes && size_bytes <= max_size_bytes;
+}
+
+static __always_inline void enter_free(struct thread* thread, struct mt_owner* owner, u64 address, u64 sp, u32 row) {
+    if (address == 0) return;
+    if (thread->calls.depth && settle_calls(thread, owner, sp, row) != CALL_IS_OUTERMOST) {
+        count(owner, MT_COUNT_CALLS_SUPPRESSED);
+        return;
+    }
+    struct held_block held = {};
+    if (take_block(MT_BLOCK_KEY(thread->owner, address), &held))
+        record_free(owner, thread->owner, address, &held, row);
+    else
+        count(owner, MT_COUNT_UNKNOWN_FREES);
+}
+
+static __always_inline void take_old_block(struct thread* thread, struct call* call) {
+    if (call->address == 0) return;
+    struct held_block held = {};
+    if (take_block(MT_BLOCK_KEY(thread->owner, call->address), &held)) {
+        call->held = held;
+        call->flags |= CALL_HOLDS_BLOCK;
+    } else {
+        call->flags |= CALL_OLD_UNKNOWN;
+    }
+}
+
+static __always_inline void send_mapping(struct thread* thread, struct mt_owner* owner, u32 type,
+                                         const struct call* call, u64 address, u64 size_bytes, u32 site, u64 caller) {
+    if (!emit_mapping_event(type, thread->owner, call, address, size_bytes, site, caller))
+        count(owner, MT_COUNT_EVENTS_RING_FULL);
+}
+
+/* Remembers the arguments of an outermost call, and takes out what it gives back. */
+static __always_inline void note_arguments(struct thread* thread, struct mt_owner* owner, struct call* call,
+                                           const struct pt_regs* ctx, const struct mt_row* row) {
+    u64 caller = 0;
+    call->size_bytes = requested_bytes(ctx, row);
+    if (row->operation == MT_OP_ALLOCATE_OUT) call->address = read_argument(ctx, row->out_argument);
+    if (row->old_argument) call->address = read_argument(ctx, row->old_argument);
+    if (row->operation == MT_OP_REALLOCATE) take_old_block(thread, call);
+    if (row->operation == MT_OP_MAP) {
+        call->protection = ctx->dx;
+        call->map_flags = ctx->cx;
+    }
+    if (row->operation == MT_OP_UNMAP) {
+        read_word(call->sp, &caller);
+        send_mapping(thread, owner, MT_EVENT_UNMAP, call, call->address, call->size_bytes, 0, caller);
+    }
+    if (row->operation == MT_OP_REMAP) {
+        call->old_size_bytes = ctx->si;
+        call->map_flags = ctx->cx;
+        read_word(call->sp, &caller);
+        send_mapping(thread, owner, MT_EVENT_REMAP, call, call->address, call->old_size_bytes, 0, caller);
+    }
+}
+
+static __always_inline void note_delegate(struct call* call, const struct pt_regs* ctx) {
+    call->flags |= CALL_HAS_NO_RETURN;
+    call->frame_pointer = frame_pointer(ctx);
+    call->function = instruction_pointer(ctx);
+    read_word(call->sp, &call->return_address);
+}
+
+/* Would the kernel drop the return of this call, or, because the thread has changed to a stack above one on which a
+ * call waits for its return, drop that other call's and then kill the thread ("handle uretprobe, sending SIGILL")? */
+static __always_inline bool return_is_at_risk(const struct thread* thread, u64 sp) {
+    struct task_struct* task = bpf_get_current_task_btf();
+    if (task->utask && task->utask->depth >= MAX_URETPROBE_DEPTH) return true;
+    u32 top = thread->calls.depth - 1;
+    if (top >= MT_MAX_CALLS) return false;
+    const struct call* waiting = &thread->calls.stack[top & (MT_MAX_CALLS - 1)];
+    return waiting->sp < sp && !(waiting->flags & (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED));
+}
+
+/* A function of the table was entered. Returns enum wanted_return. */
+static __always_inline int enter_function(struct pt_regs* ctx) {
+    struct mt_owner* owner;
+    struct thread* thread = traced_thread(&owner);
+    if (!thread) return RETURN_IS_NOT_WANTED;
+    u32 row_number = bpf_get_attach_cookie(ctx);
+    struct mt_row row = row_at(row_number);
+    u64 sp = stack_pointer(ctx);
+    if (row.operation == MT_OP_FREE) {
+        enter_free(thread, owner, read_argument(ctx, row.old_argument), sp, row_number);
+        return RETURN_IS_NOT_WANTED;
+    }
+    u32 relation = thread->calls.depth ? settle_calls(thread, owner, sp, row_number) : CALL_IS_OUTERMOST;
+    u32 top = thread->calls.depth - 1;
+    if (relation == CALL_IS_FOR_DELEGATE && row.operation == MT_OP_DELEGATE) {
+        thread->calls.stack[top & (MT_MAX_CALLS - 1)].function = instruction_pointer(ctx);
+        return RETURN_IS_NOT_WANTED;
+    }
+    bool allocates = row.operation == MT_OP_ALLOCATE || row.operation == MT_OP_ALLOCATE_OUT;
+    if (relation == CALL_IS_INNER || (relation == CALL_IS_FOR_DELEGATE && !allocates)) {
+        count(owner, MT_COUNT_CALLS_SUPPRESSED);
+        return RETURN_IS_NOT_WANTED;
+    }
+    bool is_at_risk = row.operation != MT_OP_DELEGATE && return_is_at_risk(thread, sp);
+    struct call* call = calls_push(&thread->calls);
+    if (!call) {
+        count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
+        return RETURN_IS_NOT_WANTED;
+    }
+    *call = (struct call){.sp = sp, .row = row_number};
+    if (relation == CALL_IS_FOR_DELEGATE) call->flags = CALL_DELEGATED;
+    if (row.operation == MT_OP_DELEGATE) note_delegate(call, ctx);
+    note_arguments(thread, owner, call, ctx, &row);
+    if (is_at_risk) {
+        call->flags |= CALL_RETURN_MISSED;
+        read_word(sp, &call->return_address);
+        count(owner, MT_COUNT_RETURNS_MISSED);
+        return RETURN_IS_NOT_WANTED;
+    }
+    return RETURN_IS_WANTED;
+}
+
+/* Takes the stack of the returning call and finds its site. A delegated call's stack is its delegate's. */
+static __always_inline u32 site_of_return(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
+                                          const struct call* call) {
+    if (call->flags & CALL_HAS_NO_RETURN)
+        walk_stack(thread, call->return_address, call->sp + 8, call->frame_pointer);
+    else
+        walk_stack(thread, instruction_pointer(ctx), stack_pointer(ctx), frame_pointer(ctx));
+    return find_site(thread, owner, call->row);
+}
+
+/* Records the block at `address` for `call`: the returning call or, when that was delegated, its delegate. */
+static __always_inline void record_return(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
+                                          const struct call* call, u64 address) {
+    if (!is_recorded_size(call->size_bytes)) {
+        count(owner, MT_COUNT_BLOCKS_FILTERED);
+        return;
+    }
+    u32 site = site_of_return(thread, owner, ctx, call);
+    record_block(owner, thread->owner, address, call->size_bytes, site, call->row);
+}
+
+static __always_inline void leave_reallocate(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
+                                             struct call* call, u64 result) {
+    bool gave_back = result != 0 || (call->size_bytes == 0 && call->address != 0);
+    if (call->flags & CALL_HOLDS_BLOCK) {
+        struct held_block held = call->held;
+        call->flags &= ~CALL_HOLDS_BLOCK;
+        if (gave_back)
+            record_free(owner, thread->owner, call->address, &held, call->row);
+        else if (!put_block(MT_BLOCK_KEY(thread->owner, call->address), &held)) {
+            add_free(&held);
+            count(owner, MT_COUNT_BLOCKS_LIVE_TABLE_FULL);
+        }
+    } else if ((call->flags & CALL_OLD_UNKNOWN) && gave_back) {
+        count(owner, MT_COUNT_UNKNOWN_FREES);
+    }
+    if (result) record_return(thread, owner, ctx, call, result);
+}
+
+static __always_inline void leave_mapping(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
+                                          const struct call* call, u32 operation, u64 result) {
+    if (operation == MT_OP_UNMAP) {
+        if (result) send_mapping(thread, owner, MT_EVENT_UNMAP_FAILED, call, call->address, call->size_bytes, 0, 0);
+        return;
+    }
+    if (result == MAP_FAILED) {
+        if (operation == MT_OP_REMAP)
+            send_mapping(thread, owner, MT_EVENT_REMAP_FAILED, call, call->address, call->old_size_bytes, 0, 0);
+        return;
+    }
+    u32 type = operation == MT_OP_REMAP ? MT_EVENT_REMAP_DONE : MT_EVENT_MAP;
+    u32 site = site_of_return(thread, owner, ctx, call);
+    send_mapping(thread, owner, type, call, result, call->size_bytes, site, instruction_pointer(ctx));
+}
+
+struct return_settling {
+    struct thread* thread;
+    struct mt_owner* owner;
+    u32 index; /* of the returning call, while it is the newest of its stack */
+    u64 sp;
+};
+
+/* A call that is newer than the returning one and deeper on its stack was left; 0: look again. */
+static long settle_returned(u32 step, struct return_settling* context) {
+    u32 top = context->thread->calls.depth - 1;
+    if (top >= MT_MAX_CALLS || top <= context->index) return 1;
+    const struct call* newer = &context->thread->calls.stack[top & (MT_MAX_CALLS - 1)];
+    if (newer->sp > context->sp) return 1;
+    abandon_call(context->thread, context->owner, top);
+    return 0;
+}
+
+/* A function of the table returned. */
+static __always_inline int leave_function(struct pt_regs* ctx) {
+    struct mt_owner* owner;
+    struct thread* thread = traced_thread(&owner);
+    if (!thread) return 0;
+    u32 row_number = bpf_get_attach_cookie(ctx);
+    u64 sp = stack_pointer(ctx) - 8;
+    u32 found = find_call(thread, sp, row_number);
+    if (!found) return 0;
+    u32 index = (found - 1) & (MT_MAX_CALLS - 1);
+    if (found < thread->calls.depth) {
+        struct return_settling settling = {.thread = thread, .owner = owner, .index = index, .sp = sp};
+        bpf_loop(MT_MAX_CALLS, settle_returned, &settling, 0);
+    }
+    struct call* call = &thread->calls.stack[index];
+    struct mt_row row = row_at(row_number);
+    u64 result = read_result(ctx);
+    if (row.operation == MT_OP_ALLOCATE_OUT && (u32)result != 0)
+        result = 0;
+    else if (row.operation == MT_OP_ALLOCATE_OUT && !read_word(call->address, &result))
+        result = 0;
+    if (call->flags & CALL_DELEGATED) {
+        /* When it failed, the delegate may try again or throw; when it succeeded, the delegate is done. */
+        const struct call* delegate = &thread->calls.stack[(index - 1) & (MT_MAX_CALLS - 1)];
+        if (result) record_return(thread, owner, ctx, delegate, result);
+        remove_call(thread, index);
+        if (result) remove_call(thread, (index - 1) & (MT_MAX_CALLS - 1));
+        return 0;
+    }
+    if (row.operation == MT_OP_REALLOCATE)
+        leave_reallocate(thread, owner, ctx, call, result);
+    else if (row.operation == MT_OP_MAP || row.operation == MT_OP_UNMAP || row.operation == MT_OP_REMAP)
+        leave_mapping(thread, owner, ctx, call, row.operation, result);
+    else if (result)
+        record_return(thread, owner, ctx, call, result);
+    remove_call(thread, index);
+    return 0;
+}

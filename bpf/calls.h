@@ -1,0 +1,89 @@
+/* Allocator calls in flight on one thread. Pure: no helper calls, compiled for the host by tests/unit.
+ *
+ *   calls[0] .. calls[depth - 1]   oldest first. On one stack a newer call has a lower `sp`; calls of other stacks of
+ * the same thread (signal stacks, fibers) may stand between.
+ *
+ * A call is named by (sp, row): sp is the address of its return address, the same at entry and, after the return popped
+ * it, 8 below the stack pointer. */
+#pragma once
+
+#include "memtrace/abi.h"
+
+enum call_flags {
+    CALL_DELEGATED = 1,      /* made by the delegate (operator new) below it, on whose behalf the block is recorded */
+    CALL_HOLDS_BLOCK = 2,    /* took its old block out of the live table: settled at return */
+    CALL_OLD_UNKNOWN = 4,    /* its old block was not recorded */
+    CALL_RETURN_MISSED = 8,  /* its return will not be reported; it only suppresses what it calls */
+    CALL_HAS_NO_RETURN = 16, /* a delegate: is never return-probed */
+};
+
+struct held_block {
+    mt_u64 size_bytes;
+    mt_u64 birth_ns;
+    mt_u32 site;
+    mt_u32 reserved;
+};
+
+struct call {
+    mt_u64 sp;              /* address of the return address */
+    mt_u64 return_address;  /* a delegate's; 0 in other calls */
+    mt_u64 frame_pointer;   /* a delegate's */
+    mt_u64 function;        /* a delegate's: address of the last probe passed in the chain of delegates */
+    mt_u64 size_bytes;      /* asked for */
+    mt_u64 address;         /* old block or old range; where to store the result (ALLOCATE_OUT) */
+    mt_u64 old_size_bytes;  /* REMAP */
+    mt_u32 protection;      /* MAP */
+    mt_u32 map_flags;       /* MAP, REMAP */
+    struct held_block held; /* REALLOCATE */
+    mt_u32 row;
+    mt_u32 flags; /* enum call_flags */
+};
+
+struct calls {
+    mt_u32 depth;
+    mt_u32 reserved;
+    struct call stack[MT_MAX_CALLS];
+};
+
+/* Bytes behind a delegate's probe within which its own call instructions lie: operator new has less than 200. */
+#define DELEGATE_REACH_BYTES 512
+/* Farther apart than this, two allocator calls are on different stacks: no allocator's own frames are so large. */
+#define NESTING_REACH_BYTES (16 << 10)
+/* A signal frame (red zone 128, ucontext 304, siginfo 128, x87/SSE state 512) cannot fit in less. */
+#define SIGNAL_FRAME_MIN_BYTES 1072
+
+/* Was the call that returns to `return_address` made by the delegate itself, not by what it called (a new_handler)? */
+static inline int call_is_made_by_delegate(const struct call* delegate, mt_u64 return_address) {
+    return return_address > delegate->function && return_address - delegate->function < DELEGATE_REACH_BYTES;
+}
+
+/* Is the word at a call's `sp` what a call in flight has there: the kernel's return trampoline (0: this address space
+ * has none), or a delegate's own return address? */
+static inline int call_slot_is_intact(const struct call* call, mt_u64 slot, mt_u64 trampoline) {
+    if (trampoline && slot == trampoline) return 1;
+    return (call->flags & (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED)) && slot == call->return_address;
+}
+
+/* The newest call named (sp, row), as index + 1; 0 if there is none. */
+static inline mt_u32 calls_find(const struct calls* calls, mt_u64 sp, mt_u32 row) {
+    for (mt_u32 index = MT_MAX_CALLS; index > 0; index--) {
+        const struct call* call = &calls->stack[(index - 1) & (MT_MAX_CALLS - 1)];
+        if (index <= calls->depth && call->sp == sp && call->row == row) return index;
+    }
+    return 0;
+}
+
+/* Takes out the call at `index`; newer ones move down. */
+static inline void calls_remove(struct calls* calls, mt_u32 index) {
+    for (mt_u32 to = 0; to + 1 < MT_MAX_CALLS; to++)
+        if (to >= index && to + 1 < calls->depth) calls->stack[to] = calls->stack[to + 1];
+    if (calls->depth > 0) calls->depth--;
+}
+
+/* Room for one more call on top, or 0 when MT_MAX_CALLS are in flight. */
+static inline struct call* calls_push(struct calls* calls) {
+    mt_u32 depth = calls->depth;
+    if (depth >= MT_MAX_CALLS) return 0;
+    calls->depth = depth + 1;
+    return &calls->stack[depth & (MT_MAX_CALLS - 1)];
+}

@@ -1,0 +1,55 @@
+/* The slow streams over the ring buffer. Each returns false when the ring was full; the caller counts. */
+#pragma once
+
+#include "config.h"
+#include "maps.h"
+
+static __always_inline void fill_header(struct mt_event* header, u32 type, u32 owner) {
+    u64 thread = bpf_get_current_pid_tgid();
+    header->type = type;
+    header->owner = owner;
+    header->time_ns = bpf_ktime_get_ns();
+    header->tgid = thread >> 32;
+    header->tid = (u32)thread;
+}
+
+static __always_inline bool emit_process_event(u32 type, u32 owner, u32 tgid, u32 exit_code) {
+    struct mt_process_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
+    if (!event) return false;
+    fill_header(&event->header, type, owner);
+    event->header.tgid = tgid;
+    event->exit_code = exit_code;
+    event->reserved = 0;
+    bpf_ringbuf_submit(event, 0);
+    return true;
+}
+
+static __always_inline bool emit_block_event(u32 type, u32 owner, u64 address, u64 size_bytes, u32 site, u32 row) {
+    struct mt_block_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
+    if (!event) return false;
+    fill_header(&event->header, type, owner);
+    event->address = address;
+    event->size_bytes = size_bytes;
+    event->site = site;
+    event->row = row;
+    bpf_ringbuf_submit(event, 0);
+    return true;
+}
+
+static __always_inline bool emit_mapping_event(u32 type, u32 owner, const struct call* call, u64 address,
+                                               u64 size_bytes, u32 site, u64 caller) {
+    struct mt_mapping_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
+    if (!event) return false;
+    fill_header(&event->header, type, owner);
+    event->address = address;
+    event->size_bytes = size_bytes;
+    event->old_address = call->address;
+    event->old_size_bytes = call->old_size_bytes;
+    event->site = site;
+    event->row = call->row;
+    event->protection = call->protection;
+    event->map_flags = call->map_flags;
+    event->caller = caller;
+    bpf_ringbuf_submit(event, 0);
+    return true;
+}

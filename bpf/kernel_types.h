@@ -1,0 +1,69 @@
+/* The kernel's types that memtrace reads, and of each only the fields that it reads. CO-RE moves every access to where
+ * the running kernel has the field, so this needs neither a vmlinux.h nor BTF on the build machine. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+/* Needs the types above. */
+#include <bpf/bpf_helpers.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef int pid_t;
+#define bool _Bool
+#define true 1
+#define false 0
+
+/* A uprobe program's context has this fixed layout (arch/x86/include/asm/ptrace.h); it is no CO-RE type. */
+struct pt_regs {
+    u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct xol_area {
+    unsigned long vaddr;
+};
+
+struct uprobes_state {
+    struct xol_area* xol_area;
+};
+
+struct mm_struct {
+    struct uprobes_state uprobes_state;
+};
+
+struct uprobe_task {
+    unsigned int depth;
+};
+
+typedef struct {
+    int counter;
+} atomic_t;
+
+struct signal_struct {
+    atomic_t live;
+    int group_exit_code;
+};
+
+struct vm_area_struct {
+    unsigned long vm_start;
+    unsigned long vm_end;
+};
+
+struct task_struct {
+    struct mm_struct* mm;
+    pid_t pid;
+    pid_t tgid;
+    int exit_code;
+    struct signal_struct* signal;
+    unsigned long sas_ss_sp;
+    unsigned long sas_ss_size;
+    struct uprobe_task* utask;
+};
+
+#pragma clang attribute pop

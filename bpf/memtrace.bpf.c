@@ -1,0 +1,73 @@
+/* The programs; the only file with SEC("..."). Each says which event it is and calls what handles it.
+ *
+ *   rung       entry of a function that is waited for   return              entry of one that is not (free, operator
+ * new) session    on_call_or_return                        on_call_or_return   on_call multi      on_call on_return
+ * on_call perf       on_call                                  on_return           on_call
+ */
+#include "accounting.h"
+#include "kernel_types.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+SEC("uprobe")
+int on_call(struct pt_regs* ctx) {
+    enter_function(ctx);
+    return 0;
+}
+
+SEC("uprobe")
+int on_return(struct pt_regs* ctx) {
+    return leave_function(ctx);
+}
+
+/* Without bpf_session_is_return(), whose signature changed in 7.0: at entry the instruction pointer is the probe's own.
+ */
+SEC("uprobe")
+int on_call_or_return(struct pt_regs* ctx) {
+    if (instruction_pointer(ctx) == bpf_get_func_ip(ctx)) return enter_function(ctx);
+    return leave_function(ctx);
+}
+
+/* sched_process_exec(task, old_pid, binprm): the old address space is gone. */
+SEC("tp_btf/sched_process_exec")
+int on_exec(u64* ctx) {
+    u32 tgid = bpf_get_current_pid_tgid() >> 32;
+    struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
+    if (!target) return 0;
+    u32 serial = target->owner;
+    end_owner(target, 0);
+    if (target->armed == MT_TARGET_ARM_AT_EXEC) target->armed = MT_TARGET_ARMED;
+    struct mt_owner* owner = find_owner(serial);
+    if (!emit_process_event(MT_EVENT_EXEC, serial, tgid, 0) && owner) count(owner, MT_COUNT_EVENTS_RING_FULL);
+    return 0;
+}
+
+static long abandon_top(u32 index, struct settling* context) {
+    u32 top = context->thread->calls.depth - 1;
+    if (top >= MT_MAX_CALLS) return 1;
+    abandon_call(context->thread, context->owner, top);
+    return 0;
+}
+
+/* sched_process_exit(task): a thread ends, and with the last one the process. */
+SEC("tp_btf/sched_process_exit")
+int on_exit(u64* ctx) {
+    struct task_struct* task = bpf_get_current_task_btf();
+    struct thread* thread = bpf_task_storage_get(&threads, task, 0, 0);
+    struct mt_owner* owner = thread ? find_owner(thread->owner) : 0;
+    if (thread && owner && is_armed) {
+        struct settling context = {.thread = thread, .owner = owner};
+        bpf_loop(MT_MAX_CALLS, abandon_top, &context, 0);
+    }
+    if (task->signal->live.counter > 0) return 0;
+    u32 tgid = task->tgid;
+    struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
+    if (!target) return 0;
+    u32 serial = target->owner;
+    u32 exit_code = task->signal->group_exit_code ? task->signal->group_exit_code : task->exit_code;
+    end_owner(target, exit_code);
+    target->armed = MT_TARGET_NOT_ARMED;
+    owner = find_owner(serial);
+    if (!emit_process_event(MT_EVENT_EXIT, serial, tgid, exit_code) && owner) count(owner, MT_COUNT_EVENTS_RING_FULL);
+    return 0;
+}

@@ -1,0 +1,162 @@
+/* Is an allocator call the program's own, or one that an allocator makes inside another? The outermost function of the
+ * unbroken run of allocator frames owns the block. Signal handlers, new_handlers and other stacks break the run. */
+#pragma once
+
+#include "arguments.h"
+#include "ledger.h"
+#include "maps.h"
+#include "stacks.h"
+#include "targets.h"
+
+enum relation {
+    CALL_IS_OUTERMOST = 0,
+    CALL_IS_INNER = 1,        /* suppressed: the call that it is inside of owns what it does */
+    CALL_IS_FOR_DELEGATE = 2, /* allocates on behalf of the delegate on top of the stack of calls */
+};
+
+/* Words of an x86-64 signal frame (arch/x86/include/asm/sigframe.h, struct rt_sigframe): the saved stack pointer stands
+ * three words below the saved segment registers, which in 64-bit user code are always these. */
+#define SAVED_SEGMENTS 0x002b000000000033ull
+#define SAVED_SP_WORDS_BEFORE_SEGMENTS 3
+
+struct signal_frame_search {
+    struct thread* thread;
+    u64 address;
+    u64 end;
+    bool is_found;
+};
+
+static long search_signal_frame(u32 index, struct signal_frame_search* search) {
+    u64 word, saved_sp;
+    u64 address = search->address;
+    if (address >= search->end || !read_stack_word(search->thread, address, &word)) return 1;
+    search->address = address + 8;
+    if (word != SAVED_SEGMENTS) return 0;
+    if (!read_word(address - 8 * SAVED_SP_WORDS_BEFORE_SEGMENTS, &saved_sp)) return 0;
+    if (saved_sp <= address || saved_sp > search->end) return 0;
+    search->is_found = true;
+    return 1;
+}
+
+/* Did a signal interrupt the call at `outer_sp`, and is the code at `sp` its handler's? */
+__noinline int signal_frame_between(struct thread* thread, u64 sp, u64 outer_sp) {
+    if (!thread || outer_sp - sp < SIGNAL_FRAME_MIN_BYTES) return false;
+    thread->window_size_bytes = 0;
+    struct signal_frame_search search = {.thread = thread, .address = sp, .end = outer_sp};
+    bpf_loop(NESTING_REACH_BYTES / 8, search_signal_frame, &search, 0);
+    return search.is_found;
+}
+
+/* The address to which the kernel makes hijacked calls return, 0 if this address space has none yet
+ * (kernel/events/uprobes.c, get_trampoline_vaddr). */
+static __always_inline u64 return_trampoline(void) {
+    struct task_struct* task = bpf_get_current_task_btf();
+    struct xol_area* area = task->mm->uprobes_state.xol_area;
+    return area ? area->vaddr : 0;
+}
+
+static __always_inline bool is_on_signal_stack(u64 sp) {
+    struct task_struct* task = bpf_get_current_task_btf();
+    return sp - task->sas_ss_sp < task->sas_ss_size;
+}
+
+static long note_mapping(struct task_struct* task, struct vm_area_struct* mapping, u64* bounds) {
+    bounds[0] = mapping->vm_start;
+    bounds[1] = mapping->vm_end;
+    return 0;
+}
+
+/* Are two stack pointers of this thread on one stack? A fiber's stack is a mapping of its own, or far away. */
+__noinline int is_same_stack(u64 sp, u64 other_sp) {
+    if (is_on_signal_stack(sp) != is_on_signal_stack(other_sp)) return false;
+    u64 bounds[2] = {0, 0};
+    if (bpf_find_vma(bpf_get_current_task_btf(), sp, note_mapping, bounds, 0)) return true;
+    return other_sp >= bounds[0] && other_sp < bounds[1];
+}
+
+__noinline int remove_call(struct thread* thread, u32 index) {
+    if (!thread) return 0;
+    calls_remove(&thread->calls, index);
+    return 0;
+}
+
+/* The newest call in flight named (sp, row), as index + 1; 0 if there is none. */
+__noinline u32 find_call(struct thread* thread, u64 sp, u32 row) {
+    return thread ? calls_find(&thread->calls, sp, row) : 0;
+}
+
+/* Forgets the call at `index`, which will never return. */
+__noinline int abandon_call(struct thread* thread, struct mt_owner* owner, u32 index) {
+    if (!thread || !owner || index >= MT_MAX_CALLS) return 0;
+    struct call* call = &thread->calls.stack[index & (MT_MAX_CALLS - 1)];
+    if (call->flags & CALL_HOLDS_BLOCK) {
+        struct held_block held = call->held;
+        record_free(owner, thread->owner, call->address, &held, call->row);
+    }
+    if (rows[call->row & (MT_MAX_ROWS - 1)].operation == MT_OP_REALLOCATE)
+        count(owner, MT_COUNT_REALLOCS_UNRESOLVED);
+    else if (!(call->flags & (CALL_DELEGATED | CALL_RETURN_MISSED)))
+        count(owner, MT_COUNT_CALLS_ABANDONED);
+    remove_call(thread, index);
+    return 0;
+}
+
+struct settling {
+    struct thread* thread;
+    struct mt_owner* owner;
+    u64 sp;
+    u64 trampoline;
+    u64 return_address;
+    u32 row;
+    enum relation relation;
+};
+
+static __always_inline enum relation relation_below(struct settling* new_call, const struct call* outer) {
+    if (outer->flags & CALL_HAS_NO_RETURN)
+        return call_is_made_by_delegate(outer, new_call->return_address) ? CALL_IS_FOR_DELEGATE : CALL_IS_OUTERMOST;
+    if (signal_frame_between(new_call->thread, new_call->sp, outer->sp)) return CALL_IS_OUTERMOST;
+    return CALL_IS_INNER;
+}
+
+/* A call at the very place of another one: a tail call (reallocarray's to realloc), or the other one is over. */
+static __always_inline bool is_tail_call(const struct settling* new_call, const struct call* outer) {
+    if (outer->row == new_call->row) return false;
+    if (outer->flags & (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED))
+        return new_call->return_address == outer->return_address;
+    return new_call->trampoline && new_call->return_address == new_call->trampoline;
+}
+
+/* Looks at the newest call in flight; 0: it was over and is forgotten, look again. */
+static long settle_top(u32 index, struct settling* new_call) {
+    struct thread* thread = new_call->thread;
+    u32 top = thread->calls.depth - 1;
+    if (top >= MT_MAX_CALLS) return 1;
+    const struct call* outer = &thread->calls.stack[top & (MT_MAX_CALLS - 1)];
+    u64 slot = 0;
+    bool is_intact = read_word(outer->sp, &slot) && call_slot_is_intact(outer, slot, new_call->trampoline);
+    if (outer->sp == new_call->sp && is_tail_call(new_call, outer)) {
+        new_call->relation = outer->flags & CALL_HAS_NO_RETURN ? CALL_IS_FOR_DELEGATE : CALL_IS_INNER;
+        return 1;
+    }
+    if (outer->sp > new_call->sp && is_intact) {
+        if (outer->sp - new_call->sp <= NESTING_REACH_BYTES) new_call->relation = relation_below(new_call, outer);
+        return 1;
+    }
+    if (outer->sp < new_call->sp && is_intact && !is_same_stack(new_call->sp, outer->sp)) return 1;
+    abandon_call(thread, new_call->owner, top);
+    return 0;
+}
+
+/* How the call of `row` at `sp` stands to those in flight; forgets those that are over. */
+__noinline u32 settle_calls(struct thread* thread, struct mt_owner* owner, u64 sp, u32 row) {
+    if (!thread || !owner) return CALL_IS_OUTERMOST;
+    struct settling new_call = {.thread = thread,
+                                .owner = owner,
+                                .sp = sp,
+                                .row = row,
+                                .trampoline = return_trampoline(),
+                                .relation = CALL_IS_OUTERMOST};
+    if (!read_word(sp, &new_call.return_address)) return CALL_IS_OUTERMOST;
+    bpf_loop(MT_MAX_CALLS, settle_top, &new_call, 0);
+    return new_call.relation;
+}
