@@ -5,7 +5,8 @@
 
 namespace memtrace {
 
-/// The table of allocators, one function a line in aligned columns, with a header line that starts with `#`.
+/// The table of allocators: a header line that starts with `#`, then one function a line in aligned columns, without
+/// blanks but in the last one, so that a program can read it back. Arguments count from 1.
 std::string allocator_list();
 
 }  // namespace memtrace

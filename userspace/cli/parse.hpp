@@ -1,4 +1,5 @@
-// The command line -> Request. The only place that knows CLI11; prints nothing and touches nothing outside its arguments.
+// The command line -> Request. The only place that knows CLI11; prints nothing and touches nothing outside its
+// arguments.
 #pragma once
 
 #include <span>

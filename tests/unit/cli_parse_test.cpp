@@ -1,0 +1,243 @@
+// The command line as people write it, the mistakes too: every error is one sentence, a hint and status 2.
+#include "cli/parse.hpp"
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+
+using namespace memtrace;
+
+namespace {
+
+Result<Request> parse(std::initializer_list<const char*> arguments) {
+    return parse_arguments(std::span<const char* const>(arguments.begin(), arguments.size()));
+}
+
+Options options_of(std::initializer_list<const char*> arguments) {
+    const Result<Request> request = parse(arguments);
+    if (!request) FAIL(request.error().what << ": " << request.error().why);
+    REQUIRE(std::holds_alternative<Options>(*request));
+    return std::get<Options>(*request);
+}
+
+Error error_of(std::initializer_list<const char*> arguments) {
+    const Result<Request> request = parse(arguments);
+    REQUIRE_FALSE(request);
+    const Error& error = request.error();
+    CHECK(error.status == ExitStatus::usage);
+    CHECK_FALSE(error.why.empty());
+    CHECK_FALSE(error.hint.empty());
+    CHECK((error.what + error.why + error.hint).find('\n') == std::string::npos);
+    return error;
+}
+
+std::string text_of(std::initializer_list<const char*> arguments) {
+    const Result<Request> request = parse(arguments);
+    REQUIRE(request);
+    REQUIRE(std::holds_alternative<ShowText>(*request));
+    return std::get<ShowText>(*request).text;
+}
+
+using Pids = std::vector<pid_t>;
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("without options the defaults of the contract hold", "[cli]") {
+    const Options options = options_of({"-p", "12"});
+    CHECK(options.pids == Pids{12});
+    CHECK(options.command.empty());
+    CHECK(options.interval_ns == 5'000'000'000);
+    CHECK_FALSE(options.count);
+    CHECK(options.older_ns == 0);
+    CHECK(options.top == 10);
+    CHECK(options.sort == SortOrder::live);
+    CHECK(options.format == OutputFormat::text);
+    CHECK(options.color == ColorChoice::automatic);
+    CHECK(options.attach == AttachChoice::best);
+    CHECK(options.min_size_bytes == 0);
+    CHECK(options.max_size_bytes == UINT64_MAX);
+    CHECK(options.max_live_blocks == 1048576);
+    CHECK(options.max_sites == 65536);
+    CHECK(options.ring_size_bytes == 8 * 1024 * 1024);
+    CHECK(options.max_stack_frames == 127);
+    CHECK(options.output_path.empty());
+    CHECK_FALSE(options.shows_blocks);
+    CHECK_FALSE(options.traces_events);
+    CHECK_FALSE(options.is_quiet);
+    CHECK_FALSE(options.is_strict);
+}
+
+TEST_CASE("a process id never swallows INTERVAL and COUNT", "[cli]") {
+    const Options blanks_outside = options_of({"-p", "1", "2", "3"});
+    CHECK(blanks_outside.pids == Pids{1});
+    CHECK(blanks_outside.interval_ns == 2'000'000'000);
+    CHECK(blanks_outside.count == 3u);
+
+    const Options blanks_inside = options_of({"-p", "1 2"});
+    CHECK(blanks_inside.pids == Pids{1, 2});
+    CHECK_FALSE(blanks_inside.count);
+
+    const Options commas = options_of({"-p", "1,2", "5", "10"});
+    CHECK(commas.pids == Pids{1, 2});
+    CHECK(commas.interval_ns == 5'000'000'000);
+    CHECK(commas.count == 10u);
+}
+
+TEST_CASE("process ids add up and each is one target", "[cli]") {
+    CHECK(options_of({"-p", "1", "--pid=2,3", "-p4", "-p", "3, 1"}).pids == Pids{1, 2, 3, 4});
+    CHECK(options_of({"500ms", "-p", "7", "2"}).interval_ns == 500'000'000);
+}
+
+TEST_CASE("what is no process id is named", "[cli]") {
+    CHECK(error_of({"-p", "haha"}).what == "--pid 'haha'");
+    CHECK(error_of({"-p", "1,x2"}).what == "--pid 'x2'");
+    for (const char* text : {"0", "-1", "1.5", "2147483648", "99999999999999999999", "0x10", "1;2"}) {
+        CAPTURE(text);
+        CHECK(error_of({"-p", text}).why == "not a process id");
+    }
+    CHECK(error_of({"-p", ""}).why == "no process id in it");
+    CHECK(error_of({"-p", " , "}).why == "no process id in it");
+    CHECK(error_of({"-p"}).why == "its value is missing");
+}
+
+TEST_CASE("no target is an error that knows what was meant", "[cli]") {
+    CHECK_THAT(error_of({}).hint, ContainsSubstring("memtrace -p PID"));
+    CHECK(error_of({"1234"}).hint == "did you mean memtrace -p 1234?");
+    CHECK(error_of({"-T", "3", "--strict"}).what == "no target");
+}
+
+TEST_CASE("INTERVAL is a time above 0 and COUNT a number above 0", "[cli]") {
+    CHECK(options_of({"-p", "1", "0.25"}).interval_ns == 250'000'000);
+    CHECK(options_of({"-p", "1", "5m"}).interval_ns == 300'000'000'000);
+    CHECK(error_of({"-p", "1", "0"}).why == "an interval is above 0");
+    CHECK(error_of({"-p", "1", "0ms"}).why == "an interval is above 0");
+    for (const char* text : {"-5", "soon", "5x", "", "99999999999999999999999", "nan"}) {
+        CAPTURE(text);
+        CHECK(error_of({"-p", "1", text}).what == "INTERVAL '" + std::string(text) + "'");
+    }
+    for (const char* text : {"0", "-1", "two", "1.5", "18446744073709551616"}) {
+        CAPTURE(text);
+        CHECK(error_of({"-p", "1", "5", text}).what == "COUNT '" + std::string(text) + "'");
+    }
+    CHECK(error_of({"-p", "1", "2", "3", "4"}).what == "'4'");
+}
+
+TEST_CASE("a command comes after -- untouched", "[cli]") {
+    const Options options = options_of({"-T", "3", "2", "--", "ls", "-p", "1 2", "--", ""});
+    CHECK(options.command == Words{"ls", "-p", "1 2", "--", ""});
+    CHECK(options.pids.empty());
+    CHECK(options.top == 3);
+    CHECK(options.interval_ns == 2'000'000'000);
+    CHECK(error_of({"--"}).why == "no command follows");
+}
+
+TEST_CASE("a command and processes add up, two commands do not", "[cli]") {
+    const Options options = options_of({"-p", "9", "-c", "sleep '1 2'", "3"});
+    CHECK(options.pids == Pids{9});
+    CHECK(options.command == Words{"sleep", "1 2"});
+    CHECK(options.interval_ns == 3'000'000'000);
+    CHECK(error_of({"-c", "ls", "--", "ls"}).what == "--command");
+    CHECK(error_of({"-c", "ls", "-c", "ls"}).why == "given twice");
+    CHECK(error_of({"-c", " "}).what == "--command ' '");
+}
+
+TEST_CASE("each option reaches its value", "[cli]") {
+    const Options options = options_of({"-p", "1", "-o", "250", "-T", "0", "-z", "64K", "-Z", "1MiB", "-a", "-t"});
+    CHECK(options.older_ns == 250'000'000);
+    CHECK(options.top == 0);
+    CHECK(options.min_size_bytes == 65536);
+    CHECK(options.max_size_bytes == 1048576);
+    CHECK(options.shows_blocks);
+    CHECK(options.traces_events);
+
+    const Options others = options_of({"-p", "1", "--older=10s", "--sort", "rate", "--format", "json", "--output",
+                                       "a b", "--attach", "perf", "--color", "never", "-q", "--strict"});
+    CHECK(others.older_ns == 10'000'000'000);
+    CHECK(others.sort == SortOrder::rate);
+    CHECK(others.format == OutputFormat::json);
+    CHECK(others.output_path == "a b");
+    CHECK(others.attach == AttachChoice::perf);
+    CHECK(others.color == ColorChoice::never);
+    CHECK(others.is_quiet);
+    CHECK(others.is_strict);
+
+    const Options limits = options_of({"-p", "1", "--max-live-blocks", "1", "--max-sites", "2", "--ring-size", "4K",
+                                       "--max-stack", "1", "-T", "1", "-T", "2"});
+    CHECK(limits.max_live_blocks == 1);
+    CHECK(limits.max_sites == 2);
+    CHECK(limits.ring_size_bytes == 4096);
+    CHECK(limits.max_stack_frames == 1);
+    CHECK(limits.top == 2);
+}
+
+TEST_CASE("a value that makes no sense is refused with the option's name", "[cli]") {
+    const std::vector<std::pair<const char*, std::vector<const char*>>> wrong = {
+        {"--top", {"-1", "ten", "4294967296", ""}},
+        {"--older", {"-1", "out.txt", "5 s"}},
+        {"--min-size", {"-1", "1Q", "99999999999999T"}},
+        {"--max-size", {"-1", "big"}},
+        {"--sort", {"size", "", "LIVE"}},
+        {"--format", {"xml"}},
+        {"--attach", {"best", "kprobe"}},
+        {"--color", {"yes"}},
+        {"--max-stack", {"0", "128"}},
+        {"--max-live-blocks", {"0", "268435457", "4M"}},
+        {"--max-sites", {"0", "16777217"}},
+        {"--ring-size", {"0", "5000", "3M", "2G", "2K"}},
+        {"--output", {""}},
+    };
+    for (const auto& [option, texts] : wrong)
+        for (const char* text : texts) {
+            CAPTURE(option, text);
+            CHECK(error_of({"-p", "1", option, text}).what == std::string(option) + " '" + text + "'");
+        }
+    CHECK_THAT(error_of({"-p", "1", "-o", "out.txt"}).hint, ContainsSubstring("--output"));
+    CHECK_THAT(error_of({"-p", "1", "--sort", "x"}).hint, ContainsSubstring("live, count, growth, age, rate"));
+    CHECK(error_of({"-p", "1", "--strict=5"}).what == "--strict");
+    CHECK(error_of({"-p", "1", "-z", "2", "-Z", "1"}).what == "--min-size");
+    CHECK(options_of({"-p", "1", "-z", "2", "-Z", "2"}).max_size_bytes == 2);
+}
+
+TEST_CASE("an unknown option is named", "[cli]") {
+    CHECK(error_of({"-p", "1", "--foo"}).what == "'--foo'");
+    CHECK(error_of({"-x", "-p", "1"}).what == "'-x'");
+}
+
+TEST_CASE("list stands alone", "[cli]") {
+    const Result<Request> request = parse({"list"});
+    REQUIRE(request);
+    CHECK(std::holds_alternative<ListAllocators>(*request));
+    CHECK(error_of({"-p", "1", "list"}).what == "list");
+    CHECK(error_of({"list", "-a"}).what == "'-a'");
+    CHECK(error_of({"list", "--", "ls"}).what == "list");
+}
+
+TEST_CASE("help shows examples first and every option of the contract, within 80 columns", "[cli]") {
+    const std::string help = text_of({"-h"});
+    CHECK(help == text_of({"-p", "haha", "--help"}));
+    CHECK(help.find("Examples:") < help.find("Usage:"));
+    CHECK(help.find("Usage:") < help.find("-p, --pid PID[,PID...]"));
+    for (const char* name :
+         {"--pid",       "--command",   "--older",  "--top",    "--min-size", "--max-size",        "--show-allocs",
+          "--trace",     "--sort",      "--format", "--output", "--attach",   "--max-live-blocks", "--max-sites",
+          "--ring-size", "--max-stack", "--strict", "--quiet",  "--version",  "--color",           "INTERVAL",
+          "COUNT",       "list"}) {
+        CAPTURE(name);
+        CHECK_THAT(help, ContainsSubstring(name));
+    }
+    size_t widest = 0;
+    for (size_t begin = 0; begin < help.size();) {
+        const size_t end = help.find('\n', begin);
+        REQUIRE(end != std::string::npos);
+        widest = std::max(widest, end - begin);
+        begin = end + 1;
+    }
+    CHECK(widest <= 80);
+}
+
+TEST_CASE("version is the project's", "[cli]") {
+    CHECK(text_of({"--version"}) == "memtrace " MEMTRACE_VERSION "\n");
+}

@@ -1,0 +1,35 @@
+#include "cli/help.hpp"
+
+#include <utility>
+
+namespace memtrace {
+
+HelpFormatter::HelpFormatter(std::string usage) : usage_(std::move(usage)) {
+    column_width(32);
+    label("Positionals", "Reports");
+    label("SUBCOMMAND", "COMMAND");
+}
+
+std::string HelpFormatter::make_usage(const CLI::App*, std::string) const {
+    return usage_;
+}
+
+std::string HelpFormatter::make_group(std::string group, bool is_positional,
+                                      std::vector<const CLI::Option*> options) const {
+    // CLI11 puts a blank line before each group and after each but the last one.
+    const std::string text = CLI::Formatter::make_group(std::move(group), is_positional, std::move(options)).substr(1);
+    return is_positional ? text + "\n" : text;
+}
+
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+    if (is_positional) return option->get_name(true, false);
+    const std::string long_name = "--" + option->get_lnames().front();
+    if (option->get_snames().empty()) return "    " + long_name;
+    return "-" + option->get_snames().front() + ", " + long_name;
+}
+
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+    return option->get_option_text().empty() ? "" : " " + option->get_option_text();
+}
+
+}  // namespace memtrace

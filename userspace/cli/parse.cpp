@@ -1,0 +1,296 @@
+#include "cli/parse.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/units.hpp"
+#include "cli/help.hpp"
+#include "cli/values.hpp"
+#include "memtrace/abi.h"
+
+namespace memtrace {
+namespace {
+
+constexpr std::string_view usage_text = R"(
+Examples:
+  memtrace -p 1234               what process 1234 allocates and does not free
+  memtrace -p 1234 -o 1m 60 1    one report after 60 s, of blocks 1 minute old
+  memtrace -- ./server --fast    start a program, trace it from the beginning
+
+Usage:
+  memtrace [OPTIONS] [INTERVAL [COUNT]]
+  memtrace [OPTIONS] [INTERVAL [COUNT]] -- COMMAND [ARG...]
+  memtrace list
+
+)";
+
+constexpr uint64_t max_live_blocks_limit = 1u << 28;  // 8 GiB of struct mt_block
+constexpr uint64_t max_sites_limit = 1u << 24;        // 1 GiB of struct mt_site
+
+template <typename Value>
+using Choice = std::pair<std::string_view, Value>;
+
+constexpr std::array sort_orders = {
+    Choice<SortOrder>{"live", SortOrder::live}, Choice<SortOrder>{"count", SortOrder::count},
+    Choice<SortOrder>{"growth", SortOrder::growth}, Choice<SortOrder>{"age", SortOrder::age},
+    Choice<SortOrder>{"rate", SortOrder::rate}};
+constexpr std::array output_formats = {Choice<OutputFormat>{"text", OutputFormat::text},
+                                       Choice<OutputFormat>{"json", OutputFormat::json}};
+constexpr std::array color_choices = {Choice<ColorChoice>{"auto", ColorChoice::automatic},
+                                      Choice<ColorChoice>{"always", ColorChoice::always},
+                                      Choice<ColorChoice>{"never", ColorChoice::never}};
+constexpr std::array attach_choices = {Choice<AttachChoice>{"session", AttachChoice::session},
+                                       Choice<AttachChoice>{"multi", AttachChoice::multi},
+                                       Choice<AttachChoice>{"perf", AttachChoice::perf}};
+
+Error usage_error(std::string what, std::string why, std::string hint) {
+    return Error{std::move(what), std::move(why), std::move(hint), ExitStatus::usage};
+}
+
+/// From CLI11's sentence, in which the option's name comes first, with or without its dashes.
+Error option_error(std::string_view sentence) {
+    const std::string name(sentence.substr(0, sentence.find_first_of(": ")));
+    const std::string why = sentence.ends_with("missing")    ? "its value is missing"
+                            : sentence.ends_with("override") ? "takes no value"
+                                                             : "given twice";
+    return usage_error(name.starts_with('-') ? name : "--" + name, why, "memtrace --help shows how it is written");
+}
+
+/// One command line while CLI11 reads it. CLI11 hands over text; values are made and checked here, so that every
+/// complaint has the house's form.
+class CommandLine {
+  public:
+    CommandLine();
+    Result<Request> read(std::span<const char* const> arguments);
+
+  private:
+    void add_report_times();
+    void add_targets();
+    void add_report_options();
+    void add_kernel_options();
+    void add_output_options();
+    CLI::Option* add_flag(const char* names, bool& target, const char* description);
+    /// `parse`: text -> Result; its value is stored in `target`.
+    template <typename Target, typename Parse>
+    CLI::Option* add_value(const char* names, const char* placeholder, Target& target, Parse parse,
+                           const char* description);
+    void complain(const std::string& name, const Error& error);
+
+    /// The text of --help or --version, or nothing.
+    Result<std::optional<ShowText>> read_options(std::span<const char* const> arguments);
+    Result<Request> checked();
+    Error target_error() const;
+
+    CLI::App app_{"Shows which call sites of running programs hold heap memory.", "memtrace"};
+    CLI::App* list_ = nullptr;
+    Options options_;
+    std::string interval_text_;
+    std::optional<Error> complaint_;
+};
+
+CommandLine::CommandLine() {
+    app_.formatter(std::make_shared<HelpFormatter>(std::string(usage_text)));
+    app_.set_help_flag();  // added last, since --help shows options in this order
+    app_.allow_extras();
+    add_report_times();
+    add_targets();
+    add_report_options();
+    add_kernel_options();
+    add_output_options();
+    app_.set_help_flag("-h,--help", "this text")->group("Output");
+    app_.set_version_flag("--version", "memtrace " MEMTRACE_VERSION "\n", "the version")->group("Output");
+    list_ = app_.add_subcommand("list", "the allocator functions that memtrace knows");
+    list_->group("Commands");
+    list_->allow_extras();
+    list_->formatter(std::make_shared<HelpFormatter>("\nUsage:\n  memtrace list\n\n"));
+    list_->set_help_flag("-h,--help", "this text");
+}
+
+void CommandLine::complain(const std::string& name, const Error& error) {
+    if (complaint_) return;
+    complaint_ = error;
+    complaint_->what = name + " " + error.what;
+}
+
+CLI::Option* CommandLine::add_flag(const char* names, bool& target, const char* description) {
+    auto set = [&target](int64_t) { target = true; };
+    return app_.add_flag_function(names, set, description)->disable_flag_override();
+}
+
+template <typename Target, typename Parse>
+CLI::Option* CommandLine::add_value(const char* names, const char* placeholder, Target& target, Parse parse,
+                                    const char* description) {
+    const std::string_view name = std::string_view(names).substr(std::string_view(names).find(',') + 1);
+    auto store = [this, &target, parse, name = std::string(name)](const std::string& text) {
+        auto value = parse(text);
+        if (!value) return complain(name, value.error());
+        target = static_cast<Target>(*std::move(value));
+    };
+    CLI::Option* option = app_.add_option_function<std::string>(names, store, description);
+    option->option_text(placeholder)->take_last();
+    return option;
+}
+
+void CommandLine::add_report_times() {
+    auto parse_interval_text = [this](const std::string& text) {
+        interval_text_ = text;
+        return parse_interval(text);
+    };
+    add_value("INTERVAL", "", options_.interval_ns, parse_interval_text, "between two reports: 10, 500ms, 5m (5)");
+    auto parse_count = [](const std::string& text) {
+        return parse_number(text, 1, std::numeric_limits<uint64_t>::max());
+    };
+    add_value("COUNT", "", options_.count, parse_count, "reports, then the end");
+}
+
+void CommandLine::add_targets() {
+    auto store_pids = [this](const std::vector<std::string>& texts) {
+        // Joined, so that a pid that is given twice in two options is one target.
+        Result<std::vector<pid_t>> pids = parse_pids(CLI::detail::join(texts, ","));
+        if (!pids) return complain("--pid", pids.error());
+        options_.pids = *std::move(pids);
+    };
+    // CLI11's vector options go on into the positionals unless extra arguments are forbidden.
+    app_.add_option_function<std::vector<std::string>>("-p,--pid", store_pids, "running processes, all their threads")
+        ->allow_extra_args(false)
+        ->option_text("PID[,PID...]")
+        ->group("Targets");
+    add_value(
+        "-c,--command", "'CMD ARGS'", options_.command, [](const std::string& text) { return split_command(text); },
+        "start this command; ' \" \\ quote, no shell")
+        ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
+        ->group("Targets");
+}
+
+void CommandLine::add_report_options() {
+    auto parse_age = [](const std::string& text) -> Result<uint64_t> {
+        Result<uint64_t> age_ns = parse_duration(text, 1'000'000);
+        if (age_ns) return age_ns;
+        return usage_error(age_ns.error().what, "not an age", "write 500 (ms), 10s or 5m; a file is --output FILE");
+    };
+    auto parse_top = [](const std::string& text) {
+        return parse_number(text, 0, std::numeric_limits<uint32_t>::max());
+    };
+    const std::string group = "What is shown";
+    add_value("-o,--older", "MS", options_.older_ns, parse_age, "only blocks at least so old: 500, 10s, 5m")
+        ->group(group);
+    add_value("-T,--top", "N", options_.top, parse_top, "call sites of each kind (10; 0: all)")->group(group);
+    add_value(
+        "--sort", "KEY", options_.sort, [](const std::string& text) { return parse_choice(text, sort_orders); },
+        "live, count, growth, age or rate (live)")
+        ->group(group);
+    add_flag("-a,--show-allocs", options_.shows_blocks, "each live block too")->group(group);
+    add_flag("-t,--trace", options_.traces_events, "each allocation and free too")->group(group);
+}
+
+void CommandLine::add_kernel_options() {
+    const std::string group = "What is recorded";
+    auto parse_bytes = [](const std::string& text) { return parse_size(text); };
+    auto parse_up_to = [](uint64_t limit) {
+        return [limit](const std::string& text) { return parse_number(text, 1, limit); };
+    };
+    add_value("-z,--min-size", "SIZE", options_.min_size_bytes, parse_bytes, "only blocks of at least SIZE: 100, 64K")
+        ->group(group);
+    add_value("-Z,--max-size", "SIZE", options_.max_size_bytes, parse_bytes, "only blocks of at most SIZE")
+        ->group(group);
+    add_value(
+        "--attach", "HOW", options_.attach, [](const std::string& text) { return parse_choice(text, attach_choices); },
+        "session, multi or perf (the first that works)")
+        ->group(group);
+    add_value("--max-stack", "N", options_.max_stack_frames, parse_up_to(MT_MAX_FRAMES), "frames of a stack (127)")
+        ->group(group);
+    add_value("--max-live-blocks", "N", options_.max_live_blocks, parse_up_to(max_live_blocks_limit),
+              "blocks alive at once (1048576)")
+        ->group(group);
+    add_value("--max-sites", "N", options_.max_sites, parse_up_to(max_sites_limit), "call sites (65536)")->group(group);
+    add_value(
+        "--ring-size", "SIZE", options_.ring_size_bytes, [](const std::string& text) { return parse_ring_size(text); },
+        "buffer of stacks and events (8M)")
+        ->group(group);
+}
+
+void CommandLine::add_output_options() {
+    const std::string group = "Output";
+    add_value(
+        "--format", "FORMAT", options_.format,
+        [](const std::string& text) { return parse_choice(text, output_formats); }, "text or json (text)")
+        ->group(group);
+    auto parse_path = [](const std::string& text) -> Result<std::string> {
+        if (!text.empty()) return text;
+        return usage_error("''", "not a file name", "write --output FILE");
+    };
+    add_value("--output", "FILE", options_.output_path, parse_path, "reports go to FILE (stdout)")->group(group);
+    add_value(
+        "--color", "WHEN", options_.color, [](const std::string& text) { return parse_choice(text, color_choices); },
+        "auto, always or never (auto)")
+        ->group(group);
+    add_flag("-q,--quiet", options_.is_quiet, "errors and warnings only on stderr")->group(group);
+    add_flag("--strict", options_.is_strict, "status 1 when anything was not recorded")->group(group);
+}
+
+Result<Request> CommandLine::read(std::span<const char* const> arguments) {
+    // CLI11 would hand what follows `--` to the positionals.
+    const auto separator =
+        std::find_if(arguments.begin(), arguments.end(), [](std::string_view text) { return text == "--"; });
+    const auto option_count = static_cast<size_t>(separator - arguments.begin());
+    const Result<std::optional<ShowText>> text = read_options(arguments.first(option_count));
+    if (!text) return text.error();
+    if (*text) return Request(**text);
+    if (separator == arguments.end()) return checked();
+    const auto command = arguments.subspan(option_count + 1);
+    if (command.empty()) return usage_error("--", "no command follows", "write memtrace -- COMMAND [ARG...]");
+    if (!options_.command.empty())
+        return usage_error("--command", "a second command follows --", "give one of the two");
+    options_.command.assign(command.begin(), command.end());
+    return checked();
+}
+
+Result<std::optional<ShowText>> CommandLine::read_options(std::span<const char* const> arguments) {
+    try {
+        app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+        return std::optional<ShowText>();
+    } catch (const CLI::CallForHelp&) {
+        return std::optional(ShowText{app_.help()});
+    } catch (const CLI::CallForVersion& version) {
+        return std::optional(ShowText{version.what()});
+    } catch (const CLI::ParseError& error) {
+        return option_error(error.what());
+    }
+}
+
+Error CommandLine::target_error() const {
+    const std::string why = "no process or command to trace is given";
+    if (interval_text_.empty())
+        return usage_error("no target", why, "memtrace -p PID, or memtrace -- COMMAND; memtrace --help shows more");
+    return usage_error("no target", why, fmt::format("did you mean memtrace -p {}?", interval_text_));
+}
+
+Result<Request> CommandLine::checked() {
+    const std::vector<std::string> extras = app_.remaining(true);
+    if (!extras.empty() && extras.front().starts_with('-'))
+        return usage_error(fmt::format("'{}'", extras.front()), "no such option", "memtrace --help lists them");
+    if (!extras.empty())
+        return usage_error(fmt::format("'{}'", extras.front()), "one argument too many",
+                           "write several processes as -p 12,34 and a command after --");
+    if (complaint_) return *complaint_;
+    if (list_->parsed()) {
+        const bool is_alone = app_.parse_order().empty() && options_.command.empty();
+        if (is_alone) return Request(ListAllocators{});
+        return usage_error("list", "takes no options and no target", "write memtrace list");
+    }
+    if (options_.min_size_bytes > options_.max_size_bytes)
+        return usage_error("--min-size", "above --max-size, so nothing would be recorded", "swap the two");
+    if (options_.pids.empty() && options_.command.empty()) return target_error();
+    return Request(std::move(options_));
+}
+
+}  // namespace
+
+Result<Request> parse_arguments(std::span<const char* const> arguments) {
+    return CommandLine().read(arguments);
+}
+
+}  // namespace memtrace
