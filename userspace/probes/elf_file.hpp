@@ -61,6 +61,7 @@ class ElfFile {
 
     ElfFile(Fd fd, std::unique_ptr<Elf, ElfCloser> elf, std::string name);
     Result<void> read_segments();
+    const Segment* code_segment(uint64_t vaddr) const;
     Result<void> append_functions(uint32_t section_type, std::vector<FunctionSymbol>& functions) const;
     Error error(std::string_view why) const;
 
