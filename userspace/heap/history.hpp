@@ -111,8 +111,9 @@ class History {
     using KnownSites = std::unordered_map<uint32_t, KnownSite>;  // by site index
 
     static KnownSites known_sites(const Snapshot& snapshot, const MappingLedger& ledger);
-    void add_growth(SiteFigures& site) const;
-    void add_to_process(ProcessFigures& process, const SiteFigures& site) const;
+    SiteFigures site_figures(const Site& site, const SiteTotals& totals, bool is_mapping, bool is_living) const;
+    void add_to_sums(ProcessFigures& process, const SiteFigures& site) const;
+    void finish(ProcessFigures& process, const Snapshot& snapshot, const FigureOptions& options) const;
 
     KnownSites previous_;
     KnownSites baseline_;

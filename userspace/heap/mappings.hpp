@@ -66,6 +66,7 @@ class MappingLedger {
     // What munmap or mremap took at entry, until the same thread says how the call ended.
     struct Call {
         uint32_t type = MT_EVENT_NONE;
+        uint64_t time_ns = 0;
         bool was_unknown = false;
         std::vector<TakenPiece> pieces;
     };
@@ -78,16 +79,20 @@ class MappingLedger {
 
     void map(Space& space, const mt_mapping_event& event, bool caller_is_allocator);
     void begin_unmap(Space& space, const mt_mapping_event& event, bool caller_is_allocator);
-    void undo_unmap(Space& space, Call call);
+    void undo_unmap(Space& space, const Call& call);
     void begin_remap(Space& space, const mt_mapping_event& event);
-    void finish_remap(Space& space, const mt_mapping_event& event, Call call, bool caller_is_allocator);
-    void abandon(Space& space, const Call& call);
+    void finish_remap(Space& space, const mt_mapping_event& event, const Call& call, bool caller_is_allocator);
+    void undo_remap(Space& space, const Call& call);
 
     void add_mapping(Space& space, uint64_t start, uint64_t end, uint32_t site, uint64_t birth_ns);
-    std::vector<TakenPiece> cut(Space& space, uint64_t start, uint64_t end) const;
-    void put(Space& space, const TakenPiece& piece) const;
-    void count_unmapped(Space& space, const TakenPiece& piece);
-    void uncount_unmapped(Space& space, const TakenPiece& piece);
+    void move_pieces(Space& space, const std::vector<TakenPiece>& pieces, uint64_t from, uint64_t to,
+                     uint64_t size_bytes);
+    void unmap(Space& space, const std::vector<TakenPiece>& pieces);
+    void count_unmapped(Space& space, const TakenPiece& piece, uint64_t size_bytes);
+    void uncount_unmapped(Space& space, const TakenPiece& piece, uint64_t size_bytes);
+    static std::vector<TakenPiece> cut(Space& space, uint64_t start, uint64_t end);
+    static uint64_t fill(Space& space, const TakenPiece& piece);
+    static void forget_old_unmaps(Space& space, uint64_t now_ns);
 
     std::unordered_map<uint32_t, Space> spaces_;  // by owner
     std::unordered_map<uint32_t, SiteTotals> sites_;

@@ -13,7 +13,7 @@
 #include "heap/accuracy.hpp"
 #include "heap/history.hpp"
 #include "heap/ranking.hpp"
-#include "symbols/symbolizer.hpp"
+#include "symbols/frame.hpp"
 
 namespace memtrace {
 

@@ -19,15 +19,14 @@ namespace memtrace {
 struct RowName {
     std::string allocator;  // libc, c++ ...
     std::string function;
-    bool is_mapping = false;
 };
 
 /// Names the call sites of a session by their index (Site::index). Asked for shown sites only, since naming is slow.
 class SiteNames {
   public:
     virtual ~SiteNames() = default;
-    /// From the allocation's caller to the thread's start; empty where the stack is unknown.
-    virtual std::vector<Frame> frames(uint32_t site) = 0;
+    /// From the allocation's caller to the thread's start; empty where the stack is unknown. Valid until the next call.
+    virtual const std::vector<Frame>& frames(uint32_t site) = 0;
     /// 16 hex digits that are the same on every host for the same code; none where a frame cannot be named so.
     virtual std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function) = 0;
     /// Why the stack is missing or ends early; none for a whole stack.

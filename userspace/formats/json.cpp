@@ -1,0 +1,229 @@
+// JSON lines: the records exactly as the contract names them, one object a line. Strings pass through printable(), so
+// that any bytes make valid JSON.
+#include <fmt/format.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string_view>
+
+#include "base/text.hpp"
+#include "formats/format.hpp"
+
+namespace memtrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int schema = 1;
+
+template <typename T>
+Json number_or_null(const std::optional<T>& value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+Json text_or_null(const std::optional<std::string>& text) {
+    return text ? Json(printable(*text)) : Json(nullptr);
+}
+
+/// For a name whose absence is an empty string.
+Json name_or_null(std::string_view text) {
+    return text.empty() ? Json(nullptr) : Json(printable(text));
+}
+
+std::string hexadecimal(uint64_t value) {
+    return fmt::format("{:#x}", value);
+}
+
+Json texts(const std::vector<std::string>& values) {
+    Json list = Json::array();
+    for (const std::string& value : values)
+        list.push_back(printable(value));
+    return list;
+}
+
+/// RFC 3339 in UTC with milliseconds.
+std::string rfc3339(int64_t time_unix_ns) {
+    const std::time_t seconds = time_unix_ns / 1'000'000'000;
+    std::tm parts{};
+    gmtime_r(&seconds, &parts);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                       parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, time_unix_ns / 1'000'000 % 1'000);
+}
+
+std::string_view kind_name(Frame::Kind kind) {
+    switch (kind) {
+        case Frame::Kind::native:
+            return "native";
+        case Frame::Kind::jit:
+            return "jit";
+        case Frame::Kind::interpreted:
+            return "interpreted";
+        case Frame::Kind::kernel:
+            return "kernel";
+    }
+    return "native";
+}
+
+Json json_of(const StartRecord& record) {
+    return {{"type", "start"},
+            {"schema", schema},
+            {"time", rfc3339(record.time_unix_ns)},
+            {"version", printable(record.version)},
+            {"kernel", printable(record.kernel)},
+            {"args", texts(record.args)},
+            {"attach", record.attach},
+            {"unwinder", record.unwinder}};
+}
+
+Json json_of(const ProcessRecord& record) {
+    return {{"type", "process"},
+            {"event", record.event},
+            {"pid", record.pid},
+            {"ppid", number_or_null(record.ppid)},
+            {"comm", printable(record.comm)},
+            {"exe", text_or_null(record.exe)},
+            {"runtimes", texts(record.runtimes)},
+            {"reason", text_or_null(record.reason)}};
+}
+
+Json json_of(const ReportScope& scope) {
+    return {
+        {"by", scope.by}, {"name", printable(scope.name)}, {"pid", number_or_null(scope.pid)}, {"pids", scope.pids}};
+}
+
+Json json_of(const HeapFigures& heap) {
+    return {{"live_bytes", heap.live_bytes},
+            {"live_blocks", heap.live_blocks},
+            {"allocated_bytes", heap.totals.allocated_bytes},
+            {"allocations", heap.totals.allocations},
+            {"freed_bytes", heap.totals.freed_bytes},
+            {"frees", heap.totals.frees},
+            {"ended_bytes", heap.ended_bytes},
+            {"ended_blocks", heap.ended_blocks},
+            {"peak_live_bytes", heap.peak_live_bytes}};
+}
+
+Json json_of(const MappingTotals& mappings) {
+    return {{"live_bytes", mappings.live_bytes},
+            {"live_count", mappings.live_count},
+            {"mapped_bytes", mappings.mapped_bytes},
+            {"unmapped_bytes", mappings.unmapped_bytes}};
+}
+
+Json json_of(const MemoryFigures& memory) {
+    return {{"rss_bytes", number_or_null(memory.rss_bytes)},
+            {"rss_growth_bytes", number_or_null(memory.rss_growth_bytes)}};
+}
+
+Json json_of(const Accuracy& accuracy) {
+    return {{"complete", accuracy.is_complete()},
+            {"blocks_not_recorded", accuracy.blocks_not_recorded()},
+            {"stacks_not_recorded", accuracy.stacks_not_recorded()},
+            {"events_lost", accuracy.events_lost()},
+            {"returns_missed", accuracy.returns_missed},
+            {"frees_missed", accuracy.frees_missed},
+            {"reallocs_unresolved", accuracy.reallocs_unresolved},
+            {"unknown_frees", accuracy.is_size_filtered ? Json(nullptr) : Json(accuracy.unknown_frees)},
+            {"calls_abandoned", accuracy.calls_abandoned},
+            {"calls_suppressed", accuracy.calls_suppressed},
+            {"stacks_truncated", accuracy.stacks_truncated}};
+}
+
+Json json_of(const std::optional<Ages>& ages) {
+    if (!ages) return nullptr;
+    return {{"min", ages->min_ns}, {"p50", ages->median_ns}, {"max", ages->max_ns}};
+}
+
+Json json_of(const Frame& frame) {
+    return {{"function", name_or_null(frame.function)},
+            {"file", name_or_null(frame.file)},
+            {"line", frame.line == 0 ? Json(nullptr) : Json(frame.line)},
+            {"module", name_or_null(frame.module)},
+            {"offset", hexadecimal(frame.offset)},
+            {"inlined", frame.is_inlined},
+            {"kind", kind_name(frame.kind)}};
+}
+
+Json json_of(const BlockEntry& block) {
+    return {{"address", hexadecimal(block.address)}, {"size", block.size_bytes}, {"age_ns", block.age_ns}};
+}
+
+Json json_of(const SiteEntry& site);
+
+template <typename T>
+Json list_of(const std::vector<T>& values) {
+    Json list = Json::array();
+    for (const T& value : values)
+        list.push_back(json_of(value));
+    return list;
+}
+
+Json json_of(const SiteEntry& site) {
+    Json object = {{"id", text_or_null(site.id)},
+                   {"kind", site.kind},
+                   {"allocator", printable(site.allocator)},
+                   {"function", printable(site.function)},
+                   {"type", nullptr},
+                   {"live_bytes", site.live_bytes},
+                   {"live_blocks", site.live_blocks},
+                   {"allocated_bytes", site.allocated_bytes},
+                   {"allocations", site.allocations},
+                   {"growth_bytes", site.growth_bytes},
+                   {"growth_since_baseline_bytes", site.growth_since_baseline_bytes},
+                   {"age_ns", json_of(site.ages)},
+                   {"stack_error", text_or_null(site.stack_error)},
+                   {"frames", list_of(site.frames)}};
+    if (site.blocks) object["blocks"] = list_of(*site.blocks);
+    return object;
+}
+
+Json json_of(const ReportRecord& record) {
+    return {{"type", "report"},
+            {"seq", record.sequence},
+            {"final", record.is_final},
+            {"time", rfc3339(record.time_unix_ns)},
+            {"elapsed_ns", record.elapsed_ns},
+            {"scope", json_of(record.scope)},
+            {"heap", json_of(record.heap)},
+            {"mappings", json_of(record.mappings)},
+            {"memory", json_of(record.memory)},
+            {"accuracy", json_of(record.accuracy)},
+            {"sites_total", record.sites_total},
+            {"sites", list_of(record.sites)}};
+}
+
+Json json_of(const BlockEventRecord& record) {
+    return {{"type", record.is_free ? "free" : "alloc"},
+            {"time_ns", record.time_ns},
+            {"pid", record.pid},
+            {"tid", record.tid},
+            {"function", printable(record.function)},
+            {"address", hexadecimal(record.address)},
+            {"size", record.size_bytes},
+            {"site", text_or_null(record.site)}};
+}
+
+Json json_of(const WarningRecord& record) {
+    return {{"type", "warning"}, {"code", record.code}, {"message", printable(record.message)}};
+}
+
+Json json_of(const EndRecord& record) {
+    return {{"type", "end"}, {"reason", record.reason}, {"status", record.status}};
+}
+
+class JsonWriter : public Writer {
+  public:
+    void write(const Record& record, std::ostream& stream) override {
+        const Json object = std::visit([](const auto& any) { return json_of(any); }, record);
+        stream << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
+    }
+};
+
+}  // namespace
+
+std::unique_ptr<Writer> make_json_writer(const WriterOptions&) {
+    return std::make_unique<JsonWriter>();
+}
+
+}  // namespace memtrace

@@ -1,0 +1,66 @@
+#include "heap/accuracy.hpp"
+
+namespace memtrace {
+
+bool Accuracy::is_complete() const {
+    return losses().empty();
+}
+
+std::vector<Loss> Accuracy::losses() const {
+    constexpr std::string_view ring = "raise --ring-size";
+    const Loss all[] = {
+        {blocks_live_table_full, "blocks not recorded", "live table full", "raise --max-live-blocks"},
+        {blocks_calls_full, "blocks not recorded", "too many allocator calls in flight on a thread", ""},
+        {returns_missed, "allocations not recorded", "the kernel did not report their return", ""},
+        {frees_missed, "frees not recorded", "a block was found alive where a new one begins", ""},
+        {reallocs_unresolved, "reallocs unresolved", "their return never came", ""},
+        {stacks_sites_full, "blocks recorded without their stack", "table of call sites full", "raise --max-sites"},
+        {stacks_ring_full, "blocks recorded without their stack", "ring buffer full", ring},
+        {events_ring_full, "events lost", "ring buffer full", ring},
+        {events_side_band_lost, "events lost", "kernel's side band full", ring},
+    };
+    std::vector<Loss> losses;
+    for (const Loss& loss : all)
+        if (loss.count > 0) losses.push_back(loss);
+    return losses;
+}
+
+Accuracy& Accuracy::operator+=(const Accuracy& other) {
+    blocks_live_table_full += other.blocks_live_table_full;
+    blocks_calls_full += other.blocks_calls_full;
+    stacks_sites_full += other.stacks_sites_full;
+    stacks_ring_full += other.stacks_ring_full;
+    events_ring_full += other.events_ring_full;
+    events_side_band_lost += other.events_side_band_lost;
+    returns_missed += other.returns_missed;
+    frees_missed += other.frees_missed;
+    reallocs_unresolved += other.reallocs_unresolved;
+    unknown_frees += other.unknown_frees;
+    calls_abandoned += other.calls_abandoned;
+    calls_suppressed += other.calls_suppressed;
+    stacks_truncated += other.stacks_truncated;
+    blocks_filtered += other.blocks_filtered;
+    is_size_filtered = is_size_filtered || other.is_size_filtered;
+    return *this;
+}
+
+Accuracy accuracy_of(const AddressSpace& address_space) {
+    const auto& counters = address_space.counters;
+    Accuracy accuracy;
+    accuracy.blocks_live_table_full = counters[MT_COUNT_BLOCKS_LIVE_TABLE_FULL];
+    accuracy.blocks_calls_full = counters[MT_COUNT_BLOCKS_CALLS_FULL];
+    accuracy.stacks_sites_full = counters[MT_COUNT_STACKS_SITES_FULL];
+    accuracy.stacks_ring_full = counters[MT_COUNT_STACKS_RING_FULL];
+    accuracy.events_ring_full = counters[MT_COUNT_EVENTS_RING_FULL];
+    accuracy.returns_missed = counters[MT_COUNT_RETURNS_MISSED];
+    accuracy.frees_missed = counters[MT_COUNT_FREES_MISSED];
+    accuracy.reallocs_unresolved = counters[MT_COUNT_REALLOCS_UNRESOLVED];
+    accuracy.unknown_frees = counters[MT_COUNT_UNKNOWN_FREES];
+    accuracy.calls_abandoned = counters[MT_COUNT_CALLS_ABANDONED];
+    accuracy.calls_suppressed = counters[MT_COUNT_CALLS_SUPPRESSED];
+    accuracy.stacks_truncated = counters[MT_COUNT_STACKS_TRUNCATED];
+    accuracy.blocks_filtered = counters[MT_COUNT_BLOCKS_FILTERED];
+    return accuracy;
+}
+
+}  // namespace memtrace

@@ -1,0 +1,67 @@
+#include "reports/leak_report.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace memtrace {
+namespace {
+
+std::vector<BlockEntry> block_entries(const std::vector<Block>& blocks, uint64_t now_ns) {
+    std::vector<BlockEntry> entries;
+    entries.reserve(blocks.size());
+    for (const Block& block : blocks)
+        entries.push_back({block.address, block.size_bytes, now_ns - std::min(now_ns, block.birth_ns)});
+    return entries;
+}
+
+SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowNames& row_names) {
+    const RowName row = row_names(figures.row);
+    SiteEntry entry;
+    entry.kind = figures.is_mapping ? "mapping" : "heap";
+    entry.allocator = row.allocator;
+    entry.function = row.function;
+    entry.id = names.site_id(figures.site, entry.kind, entry.function);
+    entry.live_bytes = figures.live_bytes;
+    entry.live_blocks = figures.live_blocks;
+    entry.allocated_bytes = figures.totals.allocated_bytes;
+    entry.allocations = figures.totals.allocations;
+    entry.growth_bytes = figures.growth_bytes;
+    entry.growth_since_baseline_bytes = figures.growth_since_baseline_bytes;
+    entry.ages = figures.ages;
+    entry.stack_error = names.stack_error(figures.site);
+    entry.frames = names.frames(figures.site);
+    return entry;
+}
+
+}  // namespace
+
+ReportRecord build_leak_report(ProcessFigures figures, const LeakReportInput& input, const LeakReportOptions& options,
+                               SiteNames& names, const RowNames& row_names) {
+    ReportRecord record;
+    record.sequence = input.sequence;
+    record.is_final = input.is_final;
+    record.time_unix_ns = input.time_unix_ns;
+    record.elapsed_ns = input.elapsed_ns;
+    record.scope = {"process", input.process_name, figures.pid, {figures.pid}};
+    record.heap = figures.heap;
+    record.mappings = figures.mappings;
+    record.memory = input.memory;
+    record.accuracy = figures.accuracy;
+    record.mappings_growth_bytes = figures.mappings_growth_bytes;
+    record.interval = figures.interval;
+    record.has_baseline = figures.has_baseline;
+    record.order = options.order;
+    record.older_ns = options.older_ns;
+    record.sites_total = figures.sites.size();
+    record.heap_sites_total = static_cast<uint64_t>(
+        std::count_if(figures.sites.begin(), figures.sites.end(), [](const auto& site) { return !site.is_mapping; }));
+    order_sites(figures.sites, options.order);
+    keep_top_sites(figures.sites, options.top);
+    for (const SiteFigures& site : figures.sites) {
+        record.sites.push_back(site_entry(site, names, row_names));
+        if (options.shows_blocks) record.sites.back().blocks = block_entries(site.blocks, input.snapshot_time_ns);
+    }
+    return record;
+}
+
+}  // namespace memtrace
