@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# scripts/install_packages.sh [build|test]: installs the Debian packages that are missing for building (default), or for
+# building and testing. Needs root or sudo only if something is missing.
+source "$(dirname "$0")/common.sh"
+usage_if_asked "$@"
+
+packages=(
+  g++ make cmake ninja-build pkg-config ca-certificates git
+  clang llvm bpftool libbpf-dev
+  libelf-dev libdw-dev zlib1g-dev libzydis-dev libzycore-dev libiberty-dev
+  libcli11-dev libfmt-dev nlohmann-json3-dev
+)
+case "${1:-build}" in
+  build) ;;
+  test) packages+=(catch2 clang-format clang-tidy gdb binutils python3 procps) ;;
+  *) say "no such group: $1; write build or test"; exit 2 ;;
+esac
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null || { say "missing: ${missing[*]}; there is no apt-get to install them"; exit 1; }
+say "installing ${missing[*]}"
+apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -qq)
+as_root "${apt[@]}" update
+as_root "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" </dev/null >/dev/null
