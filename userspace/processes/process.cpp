@@ -1,0 +1,116 @@
+#include "processes/process.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <string_view>
+#include <vector>
+
+#include "processes/proc_file.hpp"
+
+namespace memtrace {
+namespace {
+
+constexpr uint64_t kernel_thread_flag = 0x00200000;  // PF_KTHREAD, include/linux/sched.h
+
+/// The fields of /proc/PID/stat after comm, the first of them being field 3 (state) of proc(5). comm itself may hold
+/// parentheses and spaces, hence the last ')'.
+std::vector<std::string_view> fields_after_comm(std::string_view stat) {
+    std::vector<std::string_view> fields;
+    const size_t end_of_comm = stat.rfind(')');
+    if (end_of_comm == std::string_view::npos) return fields;
+    stat.remove_prefix(end_of_comm + 1);
+    while (!stat.empty()) {
+        const size_t begin = stat.find_first_not_of(" \n");
+        if (begin == std::string_view::npos) break;
+        stat.remove_prefix(begin);
+        const size_t size = std::min(stat.find_first_of(" \n"), stat.size());
+        fields.push_back(stat.substr(0, size));
+        stat.remove_prefix(size);
+    }
+    return fields;
+}
+
+uint64_t number_of_field(const std::vector<std::string_view>& fields, size_t number) {
+    const size_t index = number - 3;
+    uint64_t value = 0;
+    if (index < fields.size())
+        std::from_chars(fields[index].data(), fields[index].data() + fields[index].size(), value);
+    return value;
+}
+
+/// A file may be called "x (deleted)" in truth; then it is still there under just that name.
+bool is_same_file(pid_t pid, const std::string& path) {
+    struct stat of_exe {
+    }, of_path{};
+    if (::stat(proc_path(pid, "exe").c_str(), &of_exe) != 0) return false;
+    if (::stat((proc_path(pid, "root") + path).c_str(), &of_path) != 0) return false;
+    return of_exe.st_dev == of_path.st_dev && of_exe.st_ino == of_path.st_ino;
+}
+
+/// 0, or the errno of the failure to read the link.
+int read_exe(ProcessInfo& info) {
+    std::string target(PATH_MAX, '\0');
+    const ssize_t size = ::readlink(proc_path(info.pid, "exe").c_str(), target.data(), target.size());
+    if (size < 0) return errno;
+    target.resize(static_cast<size_t>(size));
+    constexpr std::string_view suffix = " (deleted)";
+    if (target.ends_with(suffix) && !is_same_file(info.pid, target)) {
+        target.resize(target.size() - suffix.size());
+        info.is_exe_deleted = true;
+    }
+    info.exe = std::move(target);
+    return 0;
+}
+
+}  // namespace
+
+Error process_error(std::string what, int error_number) {
+    if (error_number == ENOENT || error_number == ESRCH || error_number == EINVAL)
+        return {std::move(what), "no such process", "it may have ended; `ps -e` lists the processes",
+                ExitStatus::no_such_target};
+    if (error_number == EACCES || error_number == EPERM)
+        return {std::move(what), "not privileged: " + errno_text(error_number), "run memtrace as root (sudo)",
+                ExitStatus::not_privileged};
+    return {std::move(what), errno_text(error_number)};
+}
+
+Result<ProcessInfo> read_process(pid_t pid) {
+    const std::string what = fmt::format("process {}", pid);
+    if (pid <= 0) return process_error(what, ESRCH);
+    auto stat = read_whole_file(proc_path(pid, "stat"));
+    if (const int* error_number = std::get_if<int>(&stat)) return process_error(what, *error_number);
+    auto comm = read_whole_file(proc_path(pid, "comm"));
+    if (const int* error_number = std::get_if<int>(&comm)) return process_error(what, *error_number);
+
+    ProcessInfo info;
+    info.pid = pid;
+    info.comm = std::get<std::string>(std::move(comm));
+    if (info.comm.ends_with('\n')) info.comm.pop_back();
+    const auto fields = fields_after_comm(std::get<std::string>(stat));
+    info.ppid = static_cast<pid_t>(number_of_field(fields, 4));
+    info.is_kernel_thread = (number_of_field(fields, 9) & kernel_thread_flag) != 0;
+    info.start_time = number_of_field(fields, 22);
+    if (info.start_time == 0) return process_error(what, ESRCH);
+    const int error_number = read_exe(info);
+    if (error_number == EACCES || error_number == EPERM) return process_error(what, error_number);
+    return info;
+}
+
+std::optional<uint64_t> read_rss_bytes(pid_t pid) {
+    auto statm = read_whole_file(proc_path(pid, "statm"));
+    const auto* text = std::get_if<std::string>(&statm);
+    if (!text) return std::nullopt;
+    const size_t space = text->find(' ');
+    if (space == std::string::npos) return std::nullopt;
+    uint64_t pages = 0;
+    const auto parsed = std::from_chars(text->data() + space + 1, text->data() + text->size(), pages);
+    if (parsed.ec != std::errc()) return std::nullopt;
+    return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace memtrace
