@@ -6,24 +6,24 @@
 /* The table of allocators; a probe's cookie is the index. */
 const volatile struct mt_row rows[MT_MAX_ROWS];
 /* Frames recorded of one stack, 1 to MT_MAX_FRAMES. */
-const volatile u32 max_stack = MT_MAX_FRAMES;
+const volatile mt_u32 max_stack = MT_MAX_FRAMES;
 /* Blocks outside are not recorded (--min-size, --max-size; both inclusive). */
-const volatile u64 min_size_bytes = 0;
-const volatile u64 max_size_bytes = ~0ull;
+const volatile mt_u64 min_size_bytes = 0;
+const volatile mt_u64 max_size_bytes = ~0ull;
 /* 1: an event for every block that comes and goes (--trace). */
-const volatile u32 traces_blocks = 0;
+const volatile mt_u32 traces_blocks = 0;
 /* Slots of live_blocks minus 1; slots are a power of two. */
-const volatile u32 live_slot_mask = 1023;
+const volatile mt_u32 live_slot_mask = 1023;
 /* Call sites that fit; the entries of `sites` behind them are each owner's "stack unknown" site. */
-const volatile u32 max_sites = 1024;
+const volatile mt_u32 max_sites = 1024;
 
 /* 0: nothing is recorded, whatever the owners' flags say. Set when all links stand, cleared before the first one goes.
  */
-u32 is_armed = 0;
-/* Serial numbers given so far; 0 is "none". */
-u32 next_owner = 1;
-u32 next_site = 1;
+mt_u32 is_armed = 0;
+/* Numbers given so far: owners and call sites count from 1. */
+mt_u32 owners_given = 0;
+mt_u32 sites_given = 0;
 /* Losses that have no owner: more than MT_MAX_OWNERS address spaces, no memory for an owner or a thread. */
-u64 owners_not_recorded = 0;
+mt_u64 owners_not_recorded = 0;
 /* Blocks in live_overflow, so that a look-up knows when it need not ask there. */
-s64 overflow_blocks = 0;
+long long overflow_blocks = 0;

@@ -97,7 +97,8 @@ __noinline int send_stack_again(struct thread* thread, struct mt_owner* owner, s
 /* Makes the call site `key` and sends its stack, once; 0 when there is no room for it. */
 __noinline u32 make_site(struct thread* thread, struct mt_owner* owner, struct mt_site_key* key) {
     if (!thread || !owner || !key) return 0;
-    u32 index = next_site < max_sites ? __sync_fetch_and_add(&next_site, 1) : max_sites;
+    /* Looked at first: a full table must not let the number wrap. */
+    u32 index = sites_given < max_sites ? __sync_fetch_and_add(&sites_given, 1) + 1 : max_sites;
     struct mt_site* site = index < max_sites ? bpf_map_lookup_elem(&sites, &index) : 0;
     if (!site) {
         count(owner, MT_COUNT_STACKS_SITES_FULL);

@@ -15,14 +15,14 @@ static __always_inline struct mt_owner* find_owner(u32 serial) {
     return bpf_map_lookup_elem(&owners, &serial);
 }
 
-/* A new serial for the current address space, or that which another thread gave it meanwhile. The kernel pointer is read
- * here because a global function takes only scalars: "R1 is not a scalar". */
+/* A new serial for the current address space, or that which another thread gave it meanwhile. The kernel pointer is
+ * read here because a global function takes only scalars: "R1 is not a scalar". */
 __noinline u32 make_owner(u32 tgid) {
     struct task_struct* task = bpf_get_current_task_btf();
     u64 mm = (u64)task->mm;
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
     if (!target || target->armed != MT_TARGET_ARMED) return 0;
-    u32 serial = __sync_fetch_and_add(&next_owner, 1);
+    u32 serial = __sync_fetch_and_add(&owners_given, 1) + 1;
     struct mt_owner* owner = serial < MT_MAX_OWNERS ? find_owner(serial) : 0;
     if (!owner) {
         __sync_fetch_and_add(&owners_not_recorded, 1);

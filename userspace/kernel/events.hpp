@@ -1,0 +1,23 @@
+// What the kernel side tells while it runs: the slow streams of the ring buffer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "memtrace/abi.h"
+
+namespace memtrace {
+
+/// Receives the events of a session in the order in which they were put into the ring. The events live only during the
+/// call.
+class EventSink {
+  public:
+    virtual ~EventSink() = default;
+    /// A new call site and its return addresses, the allocation's caller first.
+    virtual void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) = 0;
+    virtual void on_mapping(const mt_mapping_event& event) = 0;
+    virtual void on_block(const mt_block_event& event) = 0;
+    virtual void on_process(const mt_process_event& event) = 0;
+};
+
+}  // namespace memtrace

@@ -1,0 +1,64 @@
+// Probes that are attached, and the ways ("rungs") to attach them. A link is detached when its object goes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "probes/resolve.hpp"
+
+struct bpf_link;
+struct bpf_program;
+
+namespace memtrace {
+
+/// Ways to attach, best first: session (Linux 6.13), uprobe_multi link (6.6), perf event with a cookie (5.15).
+enum class AttachRung { session, multi, perf };
+
+/// "session", "multi", "perf".
+std::string_view rung_name(AttachRung rung);
+
+/// Whether the running kernel has the link type of `rung`; asks it by trying, attaches nothing.
+bool kernel_has_rung(AttachRung rung);
+
+/// The programs that one rung uses; borrowed from the skeleton.
+struct RungPrograms {
+    bpf_program* on_call = nullptr;
+    bpf_program* on_return = nullptr;          // multi and perf
+    bpf_program* on_call_or_return = nullptr;  // session
+};
+
+/// The probes of one file. Those that only give back go last.
+class FileProbes {
+  public:
+    FileProbes(FileProbes&&) noexcept;
+    FileProbes& operator=(FileProbes&&) noexcept;
+    ~FileProbes();
+
+    /// Attaches `points` of the file `file_fd`; see Session::attach.
+    static Result<FileProbes> attach(AttachRung rung, const RungPrograms& programs, int file_fd,
+                                     std::span<const ProbePoint> points, pid_t pid);
+
+  private:
+    FileProbes();
+    Result<void> attach_group(AttachRung rung, const RungPrograms& programs, int file_fd,
+                              const std::vector<const ProbePoint*>& points, bool waits_for_return, pid_t pid);
+    Result<void> attach_multi(const bpf_program* program, uint32_t attach_type, bool is_return, int file_fd,
+                              const std::vector<const ProbePoint*>& points, pid_t pid);
+    Result<void> attach_perf(const bpf_program* program, bool is_return, int file_fd,
+                             const std::vector<const ProbePoint*>& points);
+
+    struct LinkDeleter {
+        void operator()(bpf_link* link) const;
+    };
+    std::vector<Fd> multi_links_;
+    std::vector<std::unique_ptr<bpf_link, LinkDeleter>> perf_links_;
+};
+
+}  // namespace memtrace

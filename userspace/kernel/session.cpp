@@ -1,0 +1,203 @@
+#include "kernel/session.hpp"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "kernel/load_error.hpp"
+#include "kernel/tables.hpp"
+#include "memtrace.skel.h"
+#include "probes/allocators.hpp"
+
+namespace memtrace {
+namespace {
+
+constexpr uint32_t bpf_trace_uprobe_multi = 48;
+constexpr uint32_t bpf_trace_uprobe_session = 57;
+
+void set_attach_type(bpf_program* program, uint32_t attach_type) {
+    bpf_program__set_expected_attach_type(program, static_cast<bpf_attach_type>(attach_type));
+}
+
+void choose_programs(memtrace_bpf& skeleton, AttachRung rung) {
+    const bool is_session = rung == AttachRung::session;
+    bpf_program__set_autoload(skeleton.progs.on_call_or_return, is_session);
+    bpf_program__set_autoload(skeleton.progs.on_return, !is_session);
+    if (rung == AttachRung::perf) return;
+    set_attach_type(skeleton.progs.on_call_or_return, bpf_trace_uprobe_session);
+    set_attach_type(skeleton.progs.on_call, bpf_trace_uprobe_multi);
+    set_attach_type(skeleton.progs.on_return, bpf_trace_uprobe_multi);
+}
+
+void configure(memtrace_bpf& skeleton, const SessionOptions& options) {
+    // Half full at the limit: a look-up stays within its window, and the overflow table is for the rest.
+    const uint32_t slots = std::bit_ceil(std::max(options.max_live_blocks, 8u)) * 2;
+    const uint32_t max_sites = std::max(options.max_sites, 1u) + 1;  // index 0 is not used
+    skeleton.rodata->max_stack = options.max_stack_frames;
+    skeleton.rodata->min_size_bytes = options.min_size_bytes;
+    skeleton.rodata->max_size_bytes = options.max_size_bytes;
+    skeleton.rodata->traces_blocks = options.traces_blocks;
+    skeleton.rodata->live_slot_mask = slots - 1;
+    skeleton.rodata->max_sites = max_sites;
+    const auto table = allocator_table();
+    for (size_t row = 0; row < table.size(); ++row)
+        skeleton.rodata->rows[row] = table[row].row;
+    bpf_map__set_max_entries(skeleton.maps.live_blocks, slots);
+    bpf_map__set_max_entries(skeleton.maps.live_overflow, std::max(options.max_live_blocks / 8, 1u));
+    bpf_map__set_max_entries(skeleton.maps.sites, max_sites + MT_MAX_OWNERS);
+    bpf_map__set_max_entries(skeleton.maps.sites_by_key, max_sites);
+    bpf_map__set_max_entries(skeleton.maps.ring, options.ring_size_bytes);
+}
+
+int hand_over(EventSink& sink, const void* data) {
+    const auto& event = *static_cast<const mt_event*>(data);
+    switch (static_cast<mt_event_type>(event.type)) {
+        case MT_EVENT_SITE: {
+            const auto& site = *static_cast<const mt_site_event*>(data);
+            sink.on_site(event, site.site, std::span(site.frames, std::min<size_t>(site.frame_count, MT_MAX_FRAMES)));
+            break;
+        }
+        case MT_EVENT_MAP:
+        case MT_EVENT_UNMAP:
+        case MT_EVENT_UNMAP_FAILED:
+        case MT_EVENT_REMAP:
+        case MT_EVENT_REMAP_DONE:
+        case MT_EVENT_REMAP_FAILED:
+            sink.on_mapping(*static_cast<const mt_mapping_event*>(data));
+            break;
+        case MT_EVENT_ALLOC:
+        case MT_EVENT_FREE:
+            sink.on_block(*static_cast<const mt_block_event*>(data));
+            break;
+        case MT_EVENT_OWNER:
+        case MT_EVENT_EXEC:
+        case MT_EVENT_EXIT:
+            sink.on_process(*static_cast<const mt_process_event*>(data));
+            break;
+        case MT_EVENT_NONE:
+            break;
+    }
+    return 0;
+}
+
+}  // namespace
+
+Session::Session() = default;
+Session::~Session() = default;
+
+void Session::Deleter::operator()(memtrace_bpf* skeleton) const {
+    memtrace_bpf__destroy(skeleton);
+}
+
+void Session::Deleter::operator()(ring_buffer* ring) const {
+    ring_buffer__free(ring);
+}
+
+Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
+    if (options.rung) return open_rung(options, *options.rung);
+    for (const AttachRung rung : {AttachRung::session, AttachRung::multi})
+        if (kernel_has_rung(rung)) return open_rung(options, rung);
+    return open_rung(options, AttachRung::perf);
+}
+
+Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& options, AttachRung rung) {
+    const LoadLog log;
+    std::unique_ptr<Session> session(new Session);
+    session->rung_ = rung;
+    session->skeleton_.reset(memtrace_bpf__open());
+    if (!session->skeleton_) return log.explain(errno);
+    choose_programs(*session->skeleton_, rung);
+    configure(*session->skeleton_, options);
+    if (const int error = memtrace_bpf__load(session->skeleton_.get()); error != 0) return log.explain(-error);
+    if (!kernel_has_rung(rung))
+        return Error{std::string("cannot attach by ") + std::string(rung_name(rung)), "this kernel does not have it",
+                     "leave --attach out", ExitStatus::kernel_lacks_feature};
+    if (auto mapped = session->map_tables(); !mapped) return std::move(mapped).error();
+    if (auto opened = session->open_ring(); !opened) return std::move(opened).error();
+    // Only the two tracepoint programs attach by themselves; probes have no place of their own yet.
+    for (bpf_program* program : {session->skeleton_->progs.on_exec, session->skeleton_->progs.on_exit}) {
+        bpf_link* link = bpf_program__attach(program);
+        if (!link) return log.explain(errno);
+        (program == session->skeleton_->progs.on_exec ? session->skeleton_->links.on_exec
+                                                      : session->skeleton_->links.on_exit) = link;
+    }
+    return session;
+}
+
+Result<void> Session::map_tables() {
+    auto owners = MappedArray<mt_owner>::map(bpf_map__fd(skeleton_->maps.owners), MT_MAX_OWNERS, "owners");
+    if (!owners) return std::move(owners).error();
+    auto sites = MappedArray<mt_site>::map(bpf_map__fd(skeleton_->maps.sites),
+                                           bpf_map__max_entries(skeleton_->maps.sites), "sites");
+    if (!sites) return std::move(sites).error();
+    auto blocks = MappedArray<mt_block>::map(bpf_map__fd(skeleton_->maps.live_blocks),
+                                             bpf_map__max_entries(skeleton_->maps.live_blocks), "live_blocks");
+    if (!blocks) return std::move(blocks).error();
+    tables_ = std::make_unique<Tables>(
+        Tables{std::move(owners).value(), std::move(sites).value(), std::move(blocks).value()});
+    return {};
+}
+
+Result<void> Session::open_ring() {
+    auto callback = [](void* context, void* data, size_t) {
+        return hand_over(**static_cast<EventSink**>(context), data);
+    };
+    ring_.reset(ring_buffer__new(bpf_map__fd(skeleton_->maps.ring), callback, &sink_, nullptr));
+    if (!ring_) return Error{"cannot open the ring buffer", errno_text(errno)};
+    return {};
+}
+
+Result<FileProbes> Session::attach(int file_fd, std::span<const ProbePoint> points, pid_t pid) {
+    const RungPrograms programs{skeleton_->progs.on_call, skeleton_->progs.on_return,
+                                skeleton_->progs.on_call_or_return};
+    return FileProbes::attach(rung_, programs, file_fd, points, pid);
+}
+
+Result<void> Session::add_target(pid_t pid, mt_target_state state) {
+    const mt_target target{.armed = static_cast<mt_u32>(state), .owner = 0};
+    if (bpf_map__update_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, BPF_ANY) == 0)
+        return {};
+    return Error{"cannot make a process a target", errno_text(errno)};
+}
+
+void Session::remove_target(pid_t pid) {
+    mt_target target{};
+    if (bpf_map__lookup_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, 0) == 0 &&
+        target.owner < MT_MAX_OWNERS)
+        __atomic_and_fetch(&tables_->owners.values()[target.owner].flags, ~static_cast<mt_u32>(MT_OWNER_ARMED),
+                           __ATOMIC_ACQ_REL);
+    bpf_map__delete_elem(skeleton_->maps.targets, &pid, sizeof pid, 0);
+}
+
+void Session::arm() {
+    __atomic_store_n(&skeleton_->bss->is_armed, 1, __ATOMIC_RELEASE);
+}
+
+void Session::disarm() {
+    __atomic_store_n(&skeleton_->bss->is_armed, 0, __ATOMIC_RELEASE);
+    // Probe programs run under RCU; MEMBARRIER_CMD_GLOBAL waits for a grace period (membarrier(2)), so that none that
+    // saw the old value is still at work.
+    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+}
+
+int Session::event_fd() const {
+    return ring_buffer__epoll_fd(ring_.get());
+}
+
+void Session::drain_events(EventSink& sink) {
+    sink_ = &sink;
+    ring_buffer__consume(ring_.get());
+    sink_ = nullptr;
+}
+
+uint64_t Session::owners_not_recorded() const {
+    return load(skeleton_->bss->owners_not_recorded);
+}
+
+}  // namespace memtrace

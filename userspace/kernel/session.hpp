@@ -1,0 +1,99 @@
+// One tracing session in the kernel: load, attach, arm, read, disarm, detach. This folder is the only one that knows
+// libbpf. Law of the order: links stand before anything is armed and everything is disarmed before a link goes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "heap/snapshot.hpp"
+#include "kernel/events.hpp"
+#include "kernel/links.hpp"
+#include "memtrace/abi.h"
+#include "probes/resolve.hpp"
+
+struct memtrace_bpf;
+struct ring_buffer;
+
+namespace memtrace {
+
+struct SessionOptions {
+    std::optional<AttachRung> rung;  // none: the first that the kernel has
+    uint32_t max_live_blocks = 1u << 20;
+    uint32_t max_sites = 1u << 16;
+    uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
+    uint32_t max_stack_frames = MT_MAX_FRAMES;
+    uint64_t min_size_bytes = 0;
+    uint64_t max_size_bytes = UINT64_MAX;
+    bool traces_blocks = false;
+};
+
+/// Owns the loaded programs, the maps and the ring buffer. Not thread-safe.
+class Session {
+  public:
+    /// Loads the programs for the best rung, or for the one that was asked for. Errors: not_privileged,
+    /// kernel_lacks_feature.
+    static Result<std::unique_ptr<Session>> open(const SessionOptions& options);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    AttachRung rung() const { return rung_; }
+
+    /// Attaches the probes of one file for the process `pid`; what only gives back is attached first. The probes go
+    /// with the returned object. On the perf rung they are hit by every process and filtered in the kernel.
+    Result<FileProbes> attach(int file_fd, std::span<const ProbePoint> points, pid_t pid);
+
+    /// Makes the address spaces of `pid` targets, as `state` says; they are seen from the first allocator call on.
+    Result<void> add_target(pid_t pid, mt_target_state state);
+    /// Address spaces that are seen later are no targets; the current one is disarmed.
+    void remove_target(pid_t pid);
+
+    /// Recording starts, for all targets at once. All links must stand.
+    void arm();
+    /// Recording stops; when this returns no program is still recording.
+    void disarm();
+
+    /// Readable when events wait.
+    int event_fd() const;
+    /// Hands the waiting events to `sink`, in the order of the ring.
+    void drain_events(EventSink& sink);
+
+    /// What the kernel side knows now.
+    Snapshot read_snapshot() const;
+    /// Frees the live blocks of an address space that has ended; its sums stay.
+    void release_blocks(uint32_t owner);
+    /// Address spaces or threads that could not be followed, by the whole session.
+    uint64_t owners_not_recorded() const;
+
+  private:
+    struct Deleter {
+        void operator()(memtrace_bpf* skeleton) const;
+        void operator()(ring_buffer* ring) const;
+    };
+    struct Tables;
+
+    Session();
+    static Result<std::unique_ptr<Session>> open_rung(const SessionOptions& options, AttachRung rung);
+    Result<void> map_tables();
+    Result<void> open_ring();
+    void append_sites(Snapshot& snapshot) const;
+    void append_address_spaces(Snapshot& snapshot) const;
+    void append_blocks(Snapshot& snapshot) const;
+    void append_overflow_blocks(Snapshot& snapshot) const;
+
+    AttachRung rung_ = AttachRung::session;
+    std::unique_ptr<memtrace_bpf, Deleter> skeleton_;
+    std::unique_ptr<ring_buffer, Deleter> ring_;
+    std::unique_ptr<Tables> tables_;
+    EventSink* sink_ = nullptr;
+};
+
+}  // namespace memtrace
