@@ -9,15 +9,15 @@ bool Accuracy::is_complete() const {
 std::vector<Loss> Accuracy::losses() const {
     constexpr std::string_view ring = "raise --ring-size";
     const Loss all[] = {
-        {blocks_live_table_full, "blocks not recorded", "live table full", "raise --max-live-blocks"},
-        {blocks_calls_full, "blocks not recorded", "too many allocator calls in flight on a thread", ""},
-        {returns_missed, "allocations not recorded", "the kernel did not report their return", ""},
-        {frees_missed, "frees not recorded", "a block was found alive where a new one begins", ""},
-        {reallocs_unresolved, "reallocs unresolved", "their return never came", ""},
-        {stacks_sites_full, "blocks recorded without their stack", "table of call sites full", "raise --max-sites"},
-        {stacks_ring_full, "blocks recorded without their stack", "ring buffer full", ring},
-        {events_ring_full, "events lost", "ring buffer full", ring},
-        {events_side_band_lost, "events lost", "kernel's side band full", ring},
+        {blocks_live_table_full, "block", "not recorded", "live table full", "raise --max-live-blocks"},
+        {blocks_calls_full, "block", "not recorded", "too many allocator calls in flight on a thread", ""},
+        {returns_missed, "allocation", "not recorded", "return not reported by the kernel", ""},
+        {frees_missed, "free", "not recorded", "a block was found alive where a new one begins", ""},
+        {reallocs_unresolved, "realloc", "unresolved", "return never came", ""},
+        {stacks_sites_full, "block", "recorded without a stack", "table of call sites full", "raise --max-sites"},
+        {stacks_ring_full, "block", "recorded without a stack", "ring buffer full", ring},
+        {events_ring_full, "event", "lost", "ring buffer full", ring},
+        {events_side_band_lost, "event", "lost", "kernel's side band full", ring},
     };
     std::vector<Loss> losses;
     for (const Loss& loss : all)

@@ -14,8 +14,9 @@ namespace memtrace {
 /// One way in which something was lost: "1,024 blocks not recorded (live table full): raise --max-live-blocks".
 struct Loss {
     uint64_t count = 0;
-    std::string_view what;     // for more than one: "blocks not recorded"
-    std::string_view reason;   // "live table full"; may be empty
+    std::string_view thing;    // "block": one of `count`
+    std::string_view state;    // "not recorded"
+    std::string_view reason;   // "live table full"
     std::string_view way_out;  // "raise --max-live-blocks"; empty where no option helps
 };
 

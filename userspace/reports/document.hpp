@@ -75,6 +75,8 @@ struct SiteEntry {
     std::optional<std::string> stack_error;  // why `frames` is empty or ends early
     std::vector<Frame> frames;
     std::optional<std::vector<BlockEntry>> blocks;  // with --show-allocs
+
+    uint64_t allocated_since_previous_bytes = 0;  // for people, as in ReportRecord
 };
 
 /// One report: a scope at one moment. What the JSON contract does not name is for people (text).

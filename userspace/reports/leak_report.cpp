@@ -27,6 +27,7 @@ SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowName
     entry.allocations = figures.totals.allocations;
     entry.growth_bytes = figures.growth_bytes;
     entry.growth_since_baseline_bytes = figures.growth_since_baseline_bytes;
+    entry.allocated_since_previous_bytes = figures.allocated_since_previous_bytes;
     entry.ages = figures.ages;
     entry.stack_error = names.stack_error(figures.site);
     entry.frames = names.frames(figures.site);

@@ -1,0 +1,274 @@
+#include "formats/text_sites.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "base/text.hpp"
+#include "base/units.hpp"
+#include "formats/columns.hpp"
+
+namespace memtrace {
+namespace {
+
+constexpr size_t gap = 2;
+constexpr size_t stack_indent = 6;
+// Off a terminal nothing is cut; a longer name shifts the rest of its line instead of all lines.
+constexpr size_t widest_aligned_name = 60;
+
+enum class Emphasis { none, headline, growth };
+
+/// One column of the table. Where the terminal is too narrow, the column with the highest `dispensable` goes first;
+/// 0 stays.
+struct Column {
+    std::string title;
+    int dispensable = 0;
+    Emphasis emphasis = Emphasis::none;
+    bool is_left_aligned = false;
+    std::vector<std::string> cells = {};
+
+    size_t width() const {
+        size_t widest = display_width(title);
+        for (const std::string& cell : cells)
+            widest = std::max(widest, display_width(cell));
+        return widest;
+    }
+};
+
+std::string_view order_name(SiteOrder order, bool is_mapping) {
+    switch (order) {
+        case SiteOrder::live:
+            return "live bytes";
+        case SiteOrder::count:
+            return is_mapping ? "live mappings" : "live blocks";
+        case SiteOrder::growth:
+            return "growth since the last report";
+        case SiteOrder::age:
+            return is_mapping ? "age of the oldest mapping" : "age of the oldest block";
+        case SiteOrder::rate:
+            return "bytes allocated since the last report";
+    }
+    return "live bytes";
+}
+
+/// A site that holds nothing and did not change is no news, unless it is asked for what passed through it.
+bool is_worth_showing(const SiteEntry& site, SiteOrder order) {
+    if (order == SiteOrder::rate) return site.allocated_since_previous_bytes > 0 || site.live_blocks > 0;
+    return site.live_blocks > 0 || site.growth_bytes != 0;
+}
+
+std::string share_of(uint64_t part, uint64_t whole) {
+    if (whole == 0) return "-";
+    const double percent = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+    if (part > 0 && percent < 1) return "<1%";
+    return fmt::format("{:.0f}%", percent);
+}
+
+std::string rate_of(uint64_t size_bytes, uint64_t duration_ns) {
+    if (duration_ns == 0) return "-";
+    const double per_second = static_cast<double>(size_bytes) * 1e9 / static_cast<double>(duration_ns);
+    return format_size(static_cast<uint64_t>(std::llround(per_second))) + "/s";
+}
+
+/// The columns in their order on the line.
+class SiteTable {
+  public:
+    SiteTable(const ReportRecord& report, bool is_mapping) : report_(report), is_mapping_(is_mapping) {}
+
+    void add(const SiteEntry& site) {
+        const uint64_t whole = is_mapping_ ? report_.mappings.live_bytes : report_.heap.live_bytes;
+        rank_.cells.push_back(fmt::format("{}", rank_.cells.size() + 1));
+        live_.cells.push_back(format_size(site.live_bytes));
+        share_.cells.push_back(share_of(site.live_bytes, whole));
+        blocks_.cells.push_back(format_count(site.live_blocks));
+        growth_.cells.push_back(format_size_change(site.growth_bytes));
+        since_baseline_.cells.push_back(format_size_change(site.growth_since_baseline_bytes));
+        rate_.cells.push_back(rate_of(site.allocated_since_previous_bytes, report_.interval.duration_ns));
+        median_.cells.push_back(site.ages ? format_duration(site.ages->median_ns) : "-");
+        oldest_.cells.push_back(site.ages ? format_duration(site.ages->max_ns) : "-");
+        function_.cells.push_back(printable(site.function));
+    }
+
+    /// What fits into `width` columns (0: all).
+    std::vector<Column> columns(size_t width) const {
+        std::vector<Column> columns = {rank_, live_, share_, blocks_, growth_};
+        columns[3].title = is_mapping_ ? "mappings" : "blocks";
+        if (report_.has_baseline) columns.push_back(since_baseline_);
+        if (report_.order == SiteOrder::rate) columns.push_back(rate_);
+        columns.insert(columns.end(), {median_, oldest_, function_});
+        while (width > 0 && line_width(columns) > width && drop_one(columns)) {
+        }
+        return columns;
+    }
+
+  private:
+    static size_t line_width(const std::vector<Column>& columns) {
+        size_t width = 0;
+        for (const Column& column : columns)
+            width += column.width() + (width == 0 ? 0 : gap);
+        return width;
+    }
+
+    static bool drop_one(std::vector<Column>& columns) {
+        const auto least = std::max_element(columns.begin(), columns.end(), [](const auto& left, const auto& right) {
+            return left.dispensable < right.dispensable;
+        });
+        if (least->dispensable == 0) return false;
+        columns.erase(least);
+        return true;
+    }
+
+    const ReportRecord& report_;
+    bool is_mapping_;
+    Column rank_{"  #"};
+    Column live_{"      live", 0, Emphasis::headline};
+    Column share_{"share", 3};
+    Column blocks_{"   blocks"};
+    Column growth_{"    growth", 0, Emphasis::growth};
+    Column since_baseline_{"since baseline", 0, Emphasis::growth};
+    Column rate_{"allocated"};
+    Column median_{"median", 4};
+    Column oldest_{"oldest", 2};
+    Column function_{"function", 0, Emphasis::none, true};
+};
+
+std::string emphasized(std::string_view text, Emphasis emphasis, bool grows, const Style& style) {
+    if (emphasis == Emphasis::headline) return style.headline(text);
+    if (emphasis == Emphasis::growth && grows) return style.growth(text);
+    return std::string(text);
+}
+
+std::string table_row(const std::vector<Column>& columns, size_t row, const Style& style) {
+    std::string line;
+    for (const Column& column : columns) {
+        const std::string& cell = column.cells[row];
+        const std::string padded = column.is_left_aligned ? cell : pad_left(cell, column.width());
+        if (!line.empty()) line += std::string(gap, ' ');
+        line += emphasized(padded, column.emphasis, cell.starts_with('+'), style);
+    }
+    return line + '\n';
+}
+
+std::string table_head(const std::vector<Column>& columns, const Style& style) {
+    std::string line;
+    for (const Column& column : columns)
+        line += (line.empty() ? "" : std::string(gap, ' ')) +
+                (column.is_left_aligned ? column.title : pad_left(column.title, column.width()));
+    return style.quiet(line) + '\n';
+}
+
+std::string function_text(const Frame& frame) {
+    if (frame.function.empty()) return fmt::format("?? {:#x}", frame.offset);
+    return printable(frame.function);
+}
+
+std::string file_text(const Frame& frame) {
+    if (frame.file.empty()) return {};
+    return frame.line == 0 ? printable(frame.file) : fmt::format("{}:{}", printable(frame.file), frame.line);
+}
+
+/// Columns of one stack line, the same for all stacks of a section so that they read as one table.
+struct StackLayout {
+    size_t function = 0;
+    size_t file = 0;
+    size_t module = 0;
+    bool cuts = false;
+};
+
+StackLayout stack_layout(const std::vector<const SiteEntry*>& sites, size_t width) {
+    StackLayout layout;
+    for (const SiteEntry* site : sites)
+        for (const Frame& frame : site->frames) {
+            const size_t inlined = frame.is_inlined ? std::string_view(" (inlined)").size() : 0;
+            layout.function = std::max(layout.function, display_width(function_text(frame)) + inlined);
+            layout.file = std::max(layout.file, display_width(file_text(frame)));
+            layout.module = std::max(layout.module, display_width(printable(frame.module)));
+        }
+    if (width == 0) {
+        layout.function = std::min(layout.function, widest_aligned_name);
+        layout.file = std::min(layout.file, widest_aligned_name);
+        return layout;
+    }
+    layout.cuts = true;
+    const size_t fixed = stack_indent + 2 * gap;
+    const size_t available = width > fixed ? width - fixed : 0;
+    if (layout.function + layout.file + layout.module <= available) return layout;
+    const size_t file = std::min(layout.file, std::max<size_t>(available / 4, 16));
+    const size_t module = std::min(layout.module, std::max<size_t>(available / 5, 12));
+    const size_t rest = available > file + module ? available - file - module : 8;
+    layout.function = std::min(layout.function, rest);
+    layout.module = module;
+    layout.file = std::min(layout.file, std::max(file, available - std::min(available, layout.function + module)));
+    return layout;
+}
+
+std::string frame_line(const Frame& frame, const StackLayout& layout) {
+    const std::string suffix = frame.is_inlined ? " (inlined)" : "";
+    std::string function = function_text(frame);
+    std::string file = file_text(frame);
+    std::string module = printable(frame.module);
+    if (layout.cuts) {
+        const size_t room = layout.function > suffix.size() ? layout.function - suffix.size() : 0;
+        function = shorten_middle(function, room);
+        file = shorten_path(file, layout.file);
+        module = shorten_middle(module, layout.module);
+    }
+    std::string line(stack_indent, ' ');
+    line += pad_right(function + suffix, layout.function) + std::string(gap, ' ');
+    if (layout.file > 0) line += pad_right(file, layout.file) + std::string(gap, ' ');
+    line += module;
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line + '\n';
+}
+
+std::string stack_text(const SiteEntry& site, const StackLayout& layout, const Style& style) {
+    std::string text;
+    for (const Frame& frame : site.frames)
+        text += frame_line(frame, layout);
+    if (site.stack_error)
+        text += std::string(stack_indent, ' ') + style.growth(fmt::format("({})", printable(*site.stack_error))) + '\n';
+    if (!site.blocks) return text;
+    for (const BlockEntry& block : *site.blocks)
+        text += fmt::format("{:{}}{:#014x}  {:>10}  {}\n", "", stack_indent, block.address,
+                            format_size(block.size_bytes), format_duration(block.age_ns));
+    return text;
+}
+
+std::string heading(const ReportRecord& report, bool is_mapping, size_t shown) {
+    const uint64_t total = is_mapping ? report.sites_total - report.heap_sites_total : report.heap_sites_total;
+    std::string text = fmt::format("{} {} of {} {}call site{} by {}", shown == total ? "All" : "Top",
+                                   format_count(shown), format_count(total), is_mapping ? "mapping " : "",
+                                   total == 1 ? "" : "s", order_name(report.order, is_mapping));
+    if (report.older_ns > 0)
+        text += fmt::format(", {} older than {}", is_mapping ? "mappings" : "blocks", format_duration(report.older_ns));
+    return text;
+}
+
+}  // namespace
+
+std::string site_section(const ReportRecord& report, const std::string& kind, const WriterOptions& options) {
+    const bool is_mapping = kind == "mapping";
+    const Style style(options.has_colors);
+    std::vector<const SiteEntry*> shown;
+    SiteTable table(report, is_mapping);
+    for (const SiteEntry& site : report.sites) {
+        if (site.kind != kind || !is_worth_showing(site, report.order)) continue;
+        shown.push_back(&site);
+        table.add(site);
+    }
+    if (shown.empty()) return {};
+    const std::vector<Column> columns = table.columns(options.width);
+    const StackLayout layout = stack_layout(shown, options.width);
+    std::string text = style.headline(heading(report, is_mapping, shown.size())) + '\n';
+    text += table_head(columns, style);
+    for (size_t row = 0; row < shown.size(); ++row) {
+        if (row > 0) text += '\n';
+        text += table_row(columns, row, style) + stack_text(*shown[row], layout, style);
+    }
+    return text;
+}
+
+}  // namespace memtrace
