@@ -21,7 +21,8 @@
 /* malloc adds its header and rounds up to a page. */
 enum { TRAPPED_LENGTH = INSIDE_MALLOC_SIZE + 4096 };
 
-static void (*current_action)(void);
+/* volatile: the compiler takes malloc for a function that changes no variable of ours. */
+static void (*volatile current_action)(void);
 
 /* The one mmap of TRAPPED_LENGTH that the filter lets through: at the label allowed_mmap. */
 extern const char allowed_mmap[];

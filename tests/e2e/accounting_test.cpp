@@ -1,0 +1,101 @@
+// Exactly-once accounting on every rung of attaching: each workload runs case by case, and after each the report must
+// equal the truth that the program prints about itself.
+#include "catch.hpp"
+#include "e2e/memtrace.hpp"
+
+using namespace memtrace::e2e;
+
+namespace {
+
+struct Program {
+    std::string name;
+    std::vector<std::string> arguments = {};
+    std::vector<std::string> environment = {};
+};
+
+/// Runs all cases of `program` in one session and compares after each.
+void check_on_rung(const Program& program, const std::string& rung) {
+    INFO("rung " << rung);
+    const std::string path = workload_path(program.name);
+    Workload workload(path, program.arguments, program.environment);
+    Memtrace memtrace(on_demand(rung, workload.pid()));
+    memtrace.wait_attached();
+    const size_t count = program.arguments.empty() ? cases_of(path).size() : program.arguments.size();
+    Json truth;
+    for (size_t i = 0; i < count; ++i) {
+        truth = workload.go();
+        check_truth(truth, memtrace.report());
+    }
+    const MemtraceEnd end = memtrace.stop();
+    CHECK(end.status == 0);
+    check_truth(truth, end.final_report());
+    CHECK(workload.quit(7) == 7);
+}
+
+void check_on_every_rung(const Program& program) {
+    for (const std::string& rung : rungs()) {
+        DYNAMIC_SECTION(program.name << " on rung " << rung) {
+            try {
+                check_on_rung(program, rung);
+            } catch (const RungMissing& missing) {
+                WARN("skipped, this kernel has no rung " << rung << ": " << missing.what());
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("every function of libc is counted once, however it ends", "[e2e][accounting]") {
+    check_on_every_rung({"libc_cases"});
+}
+
+TEST_CASE("every form of operator new is counted once, and exceptions pass unharmed", "[e2e][accounting]") {
+    check_on_every_rung({"cxx_cases"});
+}
+
+TEST_CASE("racing threads leave an exact balance", "[e2e][accounting]") {
+    check_on_every_rung({"thread_cases"});
+}
+
+TEST_CASE("realloc that moves blocks never frees another thread's block", "[e2e][accounting]") {
+    check_on_every_rung({"realloc_race", {}, {"GLIBC_TUNABLES=glibc.malloc.tcache_count=0"}});
+}
+
+TEST_CASE("one call site holds more than 4 GiB", "[e2e][accounting]") {
+    check_on_every_rung({"big_cases", {"one_site_holds_more_than_4_gib"}});
+}
+
+TEST_CASE("signal handlers that interrupt malloc are counted, and calls that are left are not", "[e2e][accounting]") {
+    check_on_every_rung({"inside_cases"});
+}
+
+TEST_CASE("a handler on an alternate stack below the thread's stack allocates inside malloc", "[e2e][accounting]") {
+    check_on_every_rung({"inside_threads", {"alternate_stack_below"}});
+}
+
+TEST_CASE("a handler on an alternate stack above the thread's stack allocates inside malloc", "[e2e][accounting]") {
+    check_on_every_rung({"inside_threads", {"alternate_stack_above"}});
+}
+
+TEST_CASE("threads that end inside malloc leave no block", "[e2e][accounting]") {
+    check_on_every_rung(
+        {"inside_threads",
+         {"thread_ends_inside_malloc", "thread_ends_inside_malloc_on_an_alternate_stack", "others_go_on"}});
+}
+
+TEST_CASE("coroutines take turns between and inside allocator calls", "[e2e][accounting]") {
+    check_on_every_rung({"fiber_cases"});
+}
+
+TEST_CASE("a thousand stacks and a deep one are counted", "[e2e][accounting]") {
+    check_on_every_rung({"stack_cases"});
+}
+
+TEST_CASE("the program's own mappings are counted to the byte", "[e2e][accounting]") {
+    check_on_every_rung({"mapping_cases"});
+}
+
+TEST_CASE("one call site allocates more than 2^24 times", "[.][slow][e2e]") {
+    check_on_every_rung({"big_cases", {"one_site_allocates_more_than_2_to_the_24"}});
+}
