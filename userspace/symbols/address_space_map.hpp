@@ -16,7 +16,7 @@ class Module;
 /// A place in a file, the same in every process that maps it.
 struct CodeLocation {
     const Module* module = nullptr;  // never null when handed out
-    uint64_t offset = 0;             // file offset; for memory without a file, counted from the mapping's start
+    uint64_t offset = 0;             // in the file; for anonymous memory the address itself
 
     friend bool operator==(const CodeLocation&, const CodeLocation&) = default;
 };
@@ -28,8 +28,6 @@ class AddressSpaceMap {
     /// both are its time, for a reading of /proc/PID/maps valid_from_ns is the reading before, or 0). Where something
     /// newer was observed already, that stays. Mappings that are not executable are ignored.
     void add(const Mapping& mapping, const Module* module, uint64_t valid_from_ns, uint64_t observed_ns);
-    /// True when just that is known already as the newest for all of `mapping`.
-    bool has(const Mapping& mapping, const Module* module) const;
     /// What was at `address` at `time_ns`: the newest version that is not younger. None: no code is known there.
     std::optional<CodeLocation> find(uint64_t address, uint64_t time_ns) const;
 
@@ -45,7 +43,7 @@ class AddressSpaceMap {
         std::vector<Version> versions;
     };
     void split_at(uint64_t address);
-    static void add_version(Segment& segment, const Version& version);
+    static void add_version(Segment& segment, Version version);
 
     std::map<uint64_t, Segment> segments_;  // by start
 };

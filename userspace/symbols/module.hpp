@@ -69,12 +69,15 @@ class ModuleCache {
     uint64_t open_failures() const { return open_failures_; }
 
   private:
-    const Module* named(const std::string& name);
-    const Module* opened(const Mapping& mapping, Fd fd);
+    const Module* named(const std::string& path);
+    const Module* opened(const std::string& path, Fd fd);
 
-    // device and inode as stat() gives them, size and modification time: a file written in place is another module
-    using FileKey = std::tuple<uint64_t, uint64_t, int64_t, int64_t>;
+    // A module holds its file open, so that no key can come to mean another file. Both are needed: stat() may give
+    // another device and inode than the mapping has (overlay), and file systems with subvolumes share numbers.
+    using MappingKey = std::tuple<uint64_t, uint64_t, std::string>;  // device, inode, path of the mapping
+    using FileKey = std::pair<uint64_t, uint64_t>;                   // device, inode as stat() gives them
     std::vector<std::unique_ptr<Module>> modules_;
+    std::map<MappingKey, const Module*> by_mapping_;
     std::map<FileKey, const Module*> by_file_;
     std::map<std::string, const Module*> by_name_;
     uint64_t open_failures_ = 0;

@@ -39,6 +39,9 @@ class StackStore {
     /// A mapping event of `pid`; its file is opened at once. May come before add_address_space (a command that is just
     /// starting): add only those of pids that are traced, and drain the events before recording the stacks of a batch.
     void add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns);
+    /// `owner` has ended by exec or exit: its mappings are never read again. Optional, but it keeps the mappings of
+    /// what an exec started apart from those before.
+    void end_address_space(uint32_t owner);
     /// Reads the mappings of `owner` again. No effect after its process has ended.
     void refresh(uint32_t owner);
     /// Keeps the stack of `site`: return addresses, the allocation's caller first. An address that is not known leads
@@ -55,13 +58,14 @@ class StackStore {
     std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function);
     /// Why the stack of `site` is not whole, in words; none when it is. "stack not recorded" for an unknown site.
     std::optional<std::string> stack_error(uint32_t site);
-    StackStoreLosses losses();
+    StackStoreLosses losses() const;
 
   private:
     struct Space {
         pid_t pid = 0;
         uint64_t start_time = 0;    // of the process, so that a reused pid is never read; 0 if unknown
         uint64_t refreshed_ns = 0;  // start of the last reading of /proc/PID/maps
+        bool has_owner = false;     // false: only mapping events of its process came so far
         bool has_ended = false;
         AddressSpaceMap map;
     };
@@ -73,8 +77,9 @@ class StackStore {
         bool is_cut = false;
         std::optional<std::vector<Frame>> frames;
     };
-    void refresh_space(Space& space);
-    void resolve(Stack& stack);
+    void read_space(Space& space);
+    static void resolve(Stack& stack);
+    void cut(Stack& stack);
     Stack* settled(uint32_t site);
 
     ModuleCache modules_;

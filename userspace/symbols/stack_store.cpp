@@ -1,0 +1,181 @@
+#include "symbols/stack_store.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "processes/process.hpp"
+#include "symbols/sha256.hpp"
+
+namespace memtrace {
+namespace {
+
+constexpr uint64_t least_refresh_interval_ns = 20'000'000;
+
+uint64_t monotonic_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t start_time_of(pid_t pid) {
+    const auto process = read_process(pid);
+    return process ? process->start_time : 0;
+}
+
+void append_number(std::string& bytes, uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8)
+        bytes += static_cast<char>(number >> shift);
+}
+
+void append_text(std::string& bytes, std::string_view text) {
+    append_number(bytes, text.size());
+    bytes += text;
+}
+
+}  // namespace
+
+void StackStore::add_address_space(uint32_t owner, pid_t pid) {
+    auto& space = by_owner_[owner];
+    if (space && space->pid != 0) return;
+    std::shared_ptr<Space>& present = by_pid_[pid];
+    if (present && !present->has_owner && !space) space = present;
+    if (!space) space = std::make_shared<Space>();
+    space->pid = pid;
+    space->has_owner = true;
+    space->start_time = start_time_of(pid);
+    read_space(*space);
+    if (present && present != space) {
+        if (space->has_ended) space->map = present->map;
+        present->has_ended = true;
+    }
+    present = space;
+}
+
+void StackStore::end_address_space(uint32_t owner) {
+    if (const auto space = by_owner_.find(owner); space != by_owner_.end()) space->second->has_ended = true;
+}
+
+void StackStore::add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns) {
+    if (!mapping.is_executable) return;
+    auto& space = by_pid_[pid];
+    if (!space) {
+        space = std::make_shared<Space>();
+        space->pid = pid;
+    }
+    space->map.add(mapping, modules_.module_of(pid, mapping), time_ns, time_ns);
+}
+
+void StackStore::refresh(uint32_t owner) {
+    if (const auto space = by_owner_.find(owner); space != by_owner_.end()) read_space(*space->second);
+}
+
+void StackStore::read_space(Space& space) {
+    if (space.has_ended) return;
+    const uint64_t now_ns = monotonic_ns();
+    const auto mappings = read_mappings(space.pid);
+    // A zombie has no mappings; a pid that was given to another process has another start time.
+    const bool is_same = mappings && !mappings->empty() && start_time_of(space.pid) == space.start_time;
+    if (!is_same) {
+        space.has_ended = true;
+        return;
+    }
+    for (const Mapping& mapping : *mappings)
+        if (mapping.is_executable)
+            space.map.add(mapping, modules_.module_of(space.pid, mapping), space.refreshed_ns, now_ns);
+    space.refreshed_ns = now_ns;
+}
+
+void StackStore::record_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> return_addresses,
+                              uint64_t time_ns) {
+    auto& space = by_owner_[owner];
+    if (!space) space = std::make_shared<Space>();
+    Stack& stack = stacks_[site];
+    stack = Stack{};
+    stack.space = space;
+    stack.time_ns = time_ns;
+    const auto end = std::find(return_addresses.begin(), return_addresses.end(), uint64_t{0});
+    stack.unresolved.assign(return_addresses.begin(), end);
+    resolve(stack);
+    if (stack.unresolved.empty() || space->pid == 0) return;
+    const bool is_stale = space->refreshed_ns < time_ns;
+    if (is_stale && monotonic_ns() - space->refreshed_ns >= least_refresh_interval_ns) {
+        read_space(*space);
+        resolve(stack);
+    }
+    if (!stack.unresolved.empty() && space->refreshed_ns >= time_ns) cut(stack);
+}
+
+/// Moves what is known by now from `unresolved` to `locations`.
+void StackStore::resolve(Stack& stack) {
+    size_t resolved = 0;
+    for (const uint64_t return_address : stack.unresolved) {
+        const auto location = stack.space->map.find(return_address - 1, stack.time_ns);
+        if (!location) break;
+        stack.locations.push_back(*location);
+        ++resolved;
+    }
+    stack.unresolved.erase(stack.unresolved.begin(), stack.unresolved.begin() + static_cast<ptrdiff_t>(resolved));
+}
+
+void StackStore::cut(Stack& stack) {
+    stack.unresolved.clear();
+    stack.is_cut = true;
+    ++stacks_cut_;
+}
+
+StackStore::Stack* StackStore::settled(uint32_t site) {
+    const auto found = stacks_.find(site);
+    if (found == stacks_.end()) return nullptr;
+    Stack& stack = found->second;
+    if (stack.unresolved.empty()) return &stack;
+    if (stack.space->pid != 0 && stack.space->refreshed_ns < stack.time_ns) read_space(*stack.space);
+    resolve(stack);
+    if (!stack.unresolved.empty()) cut(stack);
+    return &stack;
+}
+
+const std::vector<Frame>& StackStore::frames(uint32_t site) {
+    static const std::vector<Frame> none;
+    Stack* stack = settled(site);
+    if (!stack) return none;
+    if (!stack->frames) {
+        auto& frames = stack->frames.emplace();
+        frames.reserve(stack->locations.size());
+        for (const CodeLocation& location : stack->locations)
+            frames.push_back(symbolizer_.frame_at(location));
+    }
+    return *stack->frames;
+}
+
+std::optional<std::string> StackStore::site_id(uint32_t site, std::string_view kind, std::string_view function) {
+    const Stack* stack = settled(site);
+    if (!stack || stack->locations.empty()) return std::nullopt;
+    std::string bytes;
+    append_text(bytes, kind);
+    append_text(bytes, function);
+    for (const CodeLocation& location : stack->locations) {
+        if (const auto& identity = location.module->identity()) {
+            append_text(bytes, *identity);
+            append_number(bytes, location.offset);
+            continue;
+        }
+        const std::string& name = symbolizer_.frame_at(location).function;
+        if (name.empty()) return std::nullopt;
+        append_text(bytes, name);
+    }
+    return hex_digits(sha256(bytes), 8);
+}
+
+std::optional<std::string> StackStore::stack_error(uint32_t site) {
+    const Stack* stack = settled(site);
+    if (!stack) return "stack not recorded";
+    if (stack->is_cut) return "frame pointer chain ends outside code";
+    return std::nullopt;
+}
+
+StackStoreLosses StackStore::losses() const {
+    return {modules_.open_failures(), stacks_cut_};
+}
+
+}  // namespace memtrace
