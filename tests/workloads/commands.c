@@ -75,7 +75,7 @@ static int be_oddly_named(void) {
     prctl(PR_SET_NAME, "o\377d\nd\033[1m");
     workload_print_ready();
     while (workload_read_line(line, sizeof line)) {
-        if (strcmp(line, "quit") == 0) _exit(0);
+        if (strncmp(line, "quit", 4) == 0) _exit(0);
         leak();
         truth_print("odd_name");
     }
@@ -86,7 +86,7 @@ static int print_addresses(void) {
     char line[256];
     workload_print_ready();
     while (workload_read_line(line, sizeof line)) {
-        if (strcmp(line, "quit") == 0) _exit(0);
+        if (strncmp(line, "quit", 4) == 0) _exit(0);
         leak();
         truth_print("addresses");
         size_t length = (size_t)sprintf(line, "[");
