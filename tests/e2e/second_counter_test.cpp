@@ -21,7 +21,7 @@ namespace {
 class SecondCounter {
   public:
     explicit SecondCounter(const std::filesystem::path& file) {
-        const Fd fd(open(file.c_str(), O_RDWR | O_CLOEXEC));
+        const memtrace::Fd fd(open(file.c_str(), O_RDWR | O_CLOEXEC));
         void* memory = mmap(nullptr, sizeof(counting_figures), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
         if (memory == MAP_FAILED) throw std::runtime_error("no counter file " + file.string());
         figures_ = static_cast<counting_figures*>(memory);
@@ -30,7 +30,11 @@ class SecondCounter {
     SecondCounter& operator=(const SecondCounter&) = delete;
     ~SecondCounter() { munmap(figures_, sizeof *figures_); }
 
-    void start_window() { *figures_ = {.window = figures_->window + 1}; }
+    void start_window() {
+        counting_figures zero{};
+        zero.window = figures_->window + 1;
+        *figures_ = zero;
+    }
     counting_figures figures() const { return *figures_; }
 
   private:
