@@ -127,7 +127,7 @@ CLI::Option* CommandLine::add_value(const char* names, const char* placeholder, 
     auto store = [this, &target, parse, name = std::string(name)](const std::string& text) {
         auto value = parse(text);
         if (!value) return complain(name, value.error());
-        target = static_cast<Target>(*std::move(value));
+        target = static_cast<Target>(std::move(*value));
     };
     CLI::Option* option = app_.add_option_function<std::string>(names, store, description);
     option->option_text(placeholder)->take_last();
@@ -151,7 +151,7 @@ void CommandLine::add_targets() {
         // Joined, so that a pid that is given twice in two options is one target.
         Result<std::vector<pid_t>> pids = parse_pids(CLI::detail::join(texts, ","));
         if (!pids) return complain("--pid", pids.error());
-        options_.pids = *std::move(pids);
+        options_.pids = std::move(*pids);
     };
     // CLI11's vector options go on into the positionals unless extra arguments are forbidden.
     app_.add_option_function<std::vector<std::string>>("-p,--pid", store_pids, "running processes, all their threads")

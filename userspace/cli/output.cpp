@@ -1,0 +1,97 @@
+#include "cli/output.hpp"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "formats/list.hpp"
+
+namespace memtrace {
+namespace {
+
+constexpr size_t usual_width = 80;
+
+size_t terminal_width(int fd) {
+    if (!isatty(fd)) return 0;
+    winsize size{};
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    size_t columns = 0;
+    if (const char* text = std::getenv("COLUMNS"))
+        if (std::from_chars(text, text + std::strlen(text), columns).ec == std::errc() && columns > 0) return columns;
+    return usual_width;
+}
+
+bool is_set(const char* variable) {
+    const char* value = std::getenv(variable);
+    return value && *value != '\0';
+}
+
+bool wants_colors(ColorChoice choice, int fd) {
+    if (choice == ColorChoice::always) return true;
+    if (choice == ColorChoice::never || is_set("NO_COLOR")) return false;
+    const char* terminal = std::getenv("TERM");
+    return isatty(fd) && terminal && std::string_view(terminal) != "dumb";
+}
+
+}  // namespace
+
+FdStreamBuffer::FdStreamBuffer(int fd) : fd_(fd) {
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+}
+
+int FdStreamBuffer::sync() {
+    const char* from = pbase();
+    while (from < pptr() && error_number_ == 0) {
+        const ssize_t written = ::write(fd_, from, static_cast<size_t>(pptr() - from));
+        if (written >= 0)
+            from += written;
+        else if (errno != EINTR)
+            error_number_ = errno;
+    }
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+    return error_number_ == 0 ? 0 : -1;
+}
+
+int FdStreamBuffer::overflow(int character) {
+    if (sync() != 0) return traits_type::eof();
+    if (character != traits_type::eof()) {
+        *pptr() = static_cast<char>(character);
+        pbump(1);
+    }
+    return traits_type::not_eof(character);
+}
+
+Result<std::unique_ptr<Output>> Output::open(const Options& options) {
+    Fd file;
+    std::string name = "standard output";
+    if (!options.output_path.empty()) {
+        file = Fd(::open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+        name = options.output_path;
+        if (!file) return Error{"cannot open " + name, errno_text(errno)};
+    }
+    const int fd = file ? file.get() : STDOUT_FILENO;
+    const Format* format = find_format(options.format == OutputFormat::json ? "json" : "text");
+    auto writer = format->make({.width = terminal_width(fd), .has_colors = wants_colors(options.color, fd)});
+    return std::unique_ptr<Output>(new Output(std::move(file), fd, std::move(name), std::move(writer)));
+}
+
+Result<void> Output::write(const Record& record) {
+    if (buffer_.error_number() == 0) {
+        writer_->write(record, stream_);
+        stream_.flush();
+    }
+    if (buffer_.error_number() == 0) return {};
+    return Error{"cannot write to " + name_, errno_text(buffer_.error_number())};
+}
+
+bool Output::is_closed_by_reader() const {
+    return buffer_.error_number() == EPIPE;
+}
+
+}  // namespace memtrace

@@ -1,0 +1,314 @@
+#include "cli/trace_command.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <optional>
+
+#include "base/log.hpp"
+#include "cli/event_loop.hpp"
+#include "cli/output.hpp"
+#include "cli/reporter.hpp"
+#include "processes/loaded_files.hpp"
+#include "tracing/command.hpp"
+#include "tracing/end_status.hpp"
+#include "tracing/tracer.hpp"
+
+namespace memtrace {
+namespace {
+
+SessionOptions session_options(const Options& options) {
+    SessionOptions session{.rung = std::nullopt,
+                           .max_live_blocks = options.max_live_blocks,
+                           .max_sites = options.max_sites,
+                           .ring_size_bytes = options.ring_size_bytes,
+                           .max_stack_frames = options.max_stack_frames,
+                           .min_size_bytes = options.min_size_bytes,
+                           .max_size_bytes = options.max_size_bytes,
+                           .traces_blocks = options.traces_events};
+    switch (options.attach) {
+        case AttachChoice::best:
+            break;
+        case AttachChoice::session:
+            session.rung = AttachRung::session;
+            break;
+        case AttachChoice::multi:
+            session.rung = AttachRung::multi;
+            break;
+        case AttachChoice::perf:
+            session.rung = AttachRung::perf;
+            break;
+    }
+    return session;
+}
+
+StartRecord start_record(std::span<const char* const> arguments, AttachRung rung) {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    utsname system{};
+    uname(&system);
+    return {.time_unix_ns = static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec,
+            .version = MEMTRACE_VERSION,
+            .kernel = system.release,
+            .args = {arguments.begin(), arguments.end()},
+            .attach = std::string(rung_name(rung)),
+            .unwinder = "fp"};
+}
+
+/// One session from the first probe to the last report.
+class LiveSession : private TracerListener {
+  public:
+    LiveSession(const Options& options, std::span<const char* const> arguments, EventLoop& loop, Output& output)
+        : options_(options), arguments_(arguments), loop_(loop), output_(output) {}
+
+    int run();
+
+  private:
+    Result<void> start();
+    Result<void> prepare_command();
+    Result<void> add_targets();
+    Result<void> begin_recording();
+    Result<void> loop();
+    Result<void> handle_signals(const Wakeup& wakeup);
+    Result<void> handle_tick(uint64_t ticks);
+    Result<void> handle_exits();
+    Result<void> end_by_signal(const signalfd_siginfo& info);
+    void reap_command();
+    int finish(const Result<void>& outcome);
+    int exit_status(const Result<void>& outcome) const;
+    void keep_error(Result<void> outcome);
+
+    void on_record(const Record& record) override { keep_error(output_.write(record)); }
+    void on_exit(pid_t pid) override;
+
+    const Options& options_;
+    std::span<const char* const> arguments_;
+    EventLoop& loop_;
+    Output& output_;
+    std::unique_ptr<Tracer> tracer_;
+    std::optional<Reporter> reporter_;
+    std::optional<Command> command_;
+    std::string command_path_;
+    std::optional<int> command_status_;  // as a shell has it
+    std::optional<int> start_failure_;   // 126 or 127
+    std::vector<pid_t> exited_;
+    std::optional<Error> listener_error_;
+    uint64_t reports_ = 0;
+    std::string end_reason_;  // set: the session is over
+    bool is_interrupted_ = false;
+    bool is_interrupted_twice_ = false;
+};
+
+void LiveSession::keep_error(Result<void> outcome) {
+    if (!outcome && !listener_error_) listener_error_ = std::move(outcome).error();
+}
+
+void LiveSession::on_exit(pid_t pid) {
+    exited_.push_back(pid);
+}
+
+Result<void> LiveSession::prepare_command() {
+    if (options_.command.empty()) return {};
+    const CommandPath found = find_command(options_.command.front(), environ);
+    if (found.status != CommandStatus::found) {
+        start_failure_ = static_cast<int>(found.status);
+        return command_error(options_.command.front(), found.status);
+    }
+    command_path_ = found.path;
+    auto command = Command::prepare(command_path_, options_.command);
+    if (!command) return std::move(command).error();
+    command_ = std::move(command).value();
+    return {};
+}
+
+Result<void> LiveSession::add_targets() {
+    std::optional<Error> first_error;
+    size_t added = 0;
+    for (const pid_t pid : options_.pids) {
+        auto result = tracer_->add_process(pid);
+        if (result) {
+            ++added;
+            continue;
+        }
+        // With several targets, those that cannot be traced are named and the others are traced.
+        if (options_.pids.size() > 1 || command_) {
+            log_warning(fmt::format("{}: {}", result.error().what, result.error().why));
+            keep_error(output_.write(ProcessRecord{.event = "skip",
+                                                   .pid = pid,
+                                                   .ppid = std::nullopt,
+                                                   .comm = "",
+                                                   .exe = std::nullopt,
+                                                   .runtimes = {},
+                                                   .reason = result.error().why}));
+        }
+        if (!first_error) first_error = std::move(result).error();
+    }
+    if (command_) {
+        auto files = files_loaded_by(command_path_, environ);
+        if (!files) return std::move(files).error();
+        if (auto result = tracer_->add_command(command_->pid(), *files); !result) return result;
+        ++added;
+    }
+    if (added == 0 && first_error) return std::move(*first_error);
+    return {};
+}
+
+Result<void> LiveSession::begin_recording() {
+    std::vector<std::string> names;
+    for (const auto& [pid, target] : tracer_->targets()) {
+        const bool is_command = command_ && command_->pid() == pid;
+        names.push_back(is_command ? fmt::format("{}[{}]", options_.command.front(), pid)
+                                   : fmt::format("{}[{}]", target.process.comm, pid));
+        if (!is_command) on_record(tracer_->attach_record(pid));
+    }
+    tracer_->arm();
+    reporter_.emplace(options_, *tracer_, output_);
+    log_info(fmt::format("attached to {}; what was allocated before is not seen; ^C ends with a last report",
+                         fmt::join(names, ", ")));
+    if (command_)
+        if (auto started = command_->run(); !started) {
+            start_failure_ = static_cast<int>(CommandStatus::not_executable);
+            return started;
+        }
+    return loop_.start_ticks(options_.interval_ns);
+}
+
+Result<void> LiveSession::start() {
+    if (auto prepared = prepare_command(); !prepared) return prepared;
+    auto tracer = Tracer::open(session_options(options_));
+    if (!tracer) return std::move(tracer).error();
+    tracer_ = std::move(tracer).value();
+    for (const int fd : {tracer_->event_fd(), tracer_->mapping_fd()})
+        if (auto watched = loop_.watch(fd); !watched) return watched;
+    on_record(start_record(arguments_, tracer_->rung()));
+    if (auto added = add_targets(); !added) return added;
+    return begin_recording();
+}
+
+void LiveSession::reap_command() {
+    int status = 0;
+    if (command_ && !command_status_ && waitpid(command_->pid(), &status, WNOHANG) == command_->pid())
+        command_status_ = shell_status(static_cast<uint32_t>(status));
+}
+
+Result<void> LiveSession::end_by_signal(const signalfd_siginfo& info) {
+    if (is_interrupted_) {
+        is_interrupted_twice_ = true;
+        end_reason_ = "signal";
+        return {};
+    }
+    is_interrupted_ = true;
+    if (!command_ || command_status_) {
+        end_reason_ = "signal";
+        return {};
+    }
+    // A terminal has sent its ^C to the command as well (si_code SI_KERNEL): it must not come twice.
+    if (info.ssi_code != SI_KERNEL) kill(command_->pid(), static_cast<int>(info.ssi_signo));
+    return {};
+}
+
+Result<void> LiveSession::handle_signals(const Wakeup& wakeup) {
+    for (const signalfd_siginfo& info : wakeup.signals) {
+        Result<void> handled;
+        if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM) handled = end_by_signal(info);
+        if (info.ssi_signo == SIGUSR1) handled = reporter_->report(false);
+        if (info.ssi_signo == SIGUSR2) reporter_->set_baseline();
+        if (!handled) return handled;
+    }
+    reap_command();
+    return {};
+}
+
+Result<void> LiveSession::handle_tick(uint64_t ticks) {
+    if (ticks == 0 || tracer_->targets().empty()) return {};
+    ++reports_;
+    const bool is_last = options_.count && reports_ >= *options_.count;
+    // A command goes on without its tracer's reports: its end is waited for all the same.
+    if (is_last) end_reason_ = "count";
+    if (is_last) tracer_->disarm();
+    return reporter_->report(is_last);
+}
+
+Result<void> LiveSession::handle_exits() {
+    for (const pid_t pid : std::exchange(exited_, {})) {
+        if (!tracer_->targets().contains(pid)) continue;
+        const Target& target = tracer_->targets().at(pid);
+        log_info(fmt::format("{}[{}] {}", target.process.comm, pid, describe_end(target.exit_code.value_or(0))));
+        if (auto reported = reporter_->report_end(pid); !reported) return reported;
+        tracer_->forget(pid);
+    }
+    if (tracer_->targets().empty() && end_reason_.empty()) end_reason_ = "exited";
+    return {};
+}
+
+Result<void> LiveSession::loop() {
+    while (end_reason_.empty()) {
+        const Wakeup wakeup = loop_.wait();
+        tracer_->drain(*this);
+        if (listener_error_) return *listener_error_;
+        if (auto handled = handle_exits(); !handled) return handled;
+        if (!end_reason_.empty()) break;
+        if (auto handled = handle_signals(wakeup); !handled) return handled;
+        if (!end_reason_.empty()) break;
+        if (auto handled = handle_tick(wakeup.ticks); !handled) return handled;
+    }
+    return {};
+}
+
+int LiveSession::exit_status(const Result<void>& outcome) const {
+    if (start_failure_) return *start_failure_;
+    if (!outcome) return output_.is_closed_by_reader() ? 0 : static_cast<int>(outcome.error().status);
+    if (is_interrupted_twice_) return static_cast<int>(ExitStatus::interrupted_twice);
+    if (options_.is_strict && reporter_ && reporter_->has_losses()) return static_cast<int>(ExitStatus::failure);
+    return command_status_.value_or(0);
+}
+
+int LiveSession::finish(const Result<void>& outcome) {
+    if (tracer_) tracer_->disarm();
+    if (outcome && end_reason_ == "signal" && reporter_ && !is_interrupted_twice_) {
+        tracer_->drain(*this);
+        keep_error(reporter_->report(true));
+    }
+    if (!outcome && !output_.is_closed_by_reader()) log_error(outcome.error());
+    tracer_.reset();
+    // Whatever became of the tracing, a command that was started is waited for: its status is ours.
+    if (command_ && !command_status_ && !start_failure_ && reporter_) {
+        int status = 0;
+        while (waitpid(command_->pid(), &status, 0) < 0 && errno == EINTR)
+            continue;
+        command_status_ = shell_status(static_cast<uint32_t>(status));
+    }
+    const int status = exit_status(outcome);
+    (void)output_.write(EndRecord{.reason = outcome ? end_reason_ : "error", .status = status});
+    return status;
+}
+
+int LiveSession::run() {
+    Result<void> outcome = start();
+    if (outcome) outcome = loop();
+    return finish(outcome);
+}
+
+}  // namespace
+
+int run_trace_command(const Options& options, std::span<const char* const> arguments) {
+    set_log_quiet(options.is_quiet);
+    auto loop = EventLoop::open();
+    if (!loop) {
+        log_error(loop.error());
+        return static_cast<int>(loop.error().status);
+    }
+    auto output = Output::open(options);
+    if (!output) {
+        log_error(output.error());
+        return static_cast<int>(output.error().status);
+    }
+    return LiveSession(options, arguments, *loop, **output).run();
+}
+
+}  // namespace memtrace
