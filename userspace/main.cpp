@@ -1,3 +1,31 @@
-int main() {
-    return 0;
+// Arguments in, exit status out; everything else is in cli/.
+#include <span>
+
+#include "base/log.hpp"
+#include "cli/list_command.hpp"
+#include "cli/parse.hpp"
+#include "cli/print.hpp"
+#include "cli/trace_command.hpp"
+
+namespace {
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+    using Handlers::operator()...;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    using namespace memtrace;
+    const std::span<const char* const> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+    const auto request = parse_arguments(arguments);
+    if (!request) {
+        log_error(request.error());
+        return static_cast<int>(request.error().status);
+    }
+    return std::visit(Overloaded{[&](const Options& options) { return run_trace_command(options, arguments); },
+                                 [](const ListAllocators&) { return print(allocator_list()); },
+                                 [](const ShowText& show) { return print(show.text); }},
+                      *request);
 }

@@ -17,9 +17,9 @@ int64_t now_ns(clockid_t clock) {
 RowName row_name(uint32_t row) {
     const auto table = allocator_table();
     // Row 0 is the site that takes blocks whose own site found no room.
-    if (row == 0 || row >= table.size()) return {"", "unknown", false};
+    if (row == 0 || row >= table.size()) return {"", "unknown"};
     const AllocatorFunction& function = table[row];
-    return {std::string(function.family), std::string(function.name), function.kind == BlockKind::mapping};
+    return {std::string(function.family), std::string(function.name)};
 }
 
 SiteOrder site_order(SortOrder order) {

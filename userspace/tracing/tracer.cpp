@@ -1,0 +1,260 @@
+#include "tracing/tracer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <ctime>
+
+#include "base/log.hpp"
+#include "probes/allocators.hpp"
+#include "tracing/end_status.hpp"
+
+namespace memtrace {
+namespace {
+
+uint64_t monotonic_now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::string process_name(const ProcessInfo& process) {
+    return fmt::format("{}[{}]", process.comm, process.pid);
+}
+
+ProcessRecord process_record(const Target& target, std::string event) {
+    ProcessRecord record;
+    record.event = std::move(event);
+    record.pid = target.process.pid;
+    record.ppid = target.process.ppid;
+    record.comm = target.process.comm;
+    record.exe = target.process.exe;
+    record.runtimes.assign(target.families.begin(), target.families.end());
+    if (target.exit_code) record.reason = describe_end(*target.exit_code);
+    return record;
+}
+
+Error no_allocator_error(const ProcessInfo& process, const std::vector<std::string>& looked_at) {
+    return {process_name(process), "no allocator that can be traced",
+            fmt::format("looked for malloc and its family in {} mapped files: {}", looked_at.size(),
+                        fmt::join(looked_at, ", ")),
+            ExitStatus::no_allocator};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options) {
+    auto session = Session::open(options);
+    if (!session) return std::move(session).error();
+    auto mapping_events = MappingEvents::open();
+    if (!mapping_events) return std::move(mapping_events).error();
+    return std::unique_ptr<Tracer>(new Tracer(std::move(session).value(), std::move(mapping_events).value()));
+}
+
+Result<void> Tracer::add_process(pid_t pid) {
+    auto process = read_process(pid);
+    if (!process) return std::move(process).error();
+    if (process->is_kernel_thread)
+        return Error{process_name(*process), "is a kernel thread", "name a process", ExitStatus::no_such_target};
+    Target& target = targets_[pid];
+    target.process = std::move(process).value();
+    std::vector<std::string> looked_at;
+    auto attached = attach_mappings(target, looked_at);
+    // A library that was loaded while the list was read has sent its event meanwhile.
+    if (attached) read_mapping_events(monotonic_now_ns());
+    if (attached && target.families.empty()) attached = no_allocator_error(target.process, looked_at);
+    if (attached) attached = session_->add_target(pid, MT_TARGET_ARMED);
+    if (!attached) targets_.erase(pid);
+    return attached;
+}
+
+Result<void> Tracer::add_command(pid_t pid, const std::vector<std::string>& files) {
+    auto process = read_process(pid);
+    if (!process) return std::move(process).error();
+    Target& target = targets_[pid];
+    target.process = std::move(process).value();
+    for (const std::string& file : files) {
+        const Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+        if (!fd) continue;
+        auto identity = identity_of_open_file(fd.get());
+        if (!identity) continue;
+        if (auto attached = attach_file(target, *identity, fd.get(), file); !attached) return attached;
+    }
+    return session_->add_target(pid, MT_TARGET_ARM_AT_EXEC);
+}
+
+Result<void> Tracer::attach_mappings(Target& target, std::vector<std::string>& looked_at) {
+    auto mappings = read_mappings(target.process.pid);
+    if (!mappings) return std::move(mappings).error();
+    std::set<FileIdentity> seen;
+    for (const Mapping& mapping : *mappings) {
+        if (!mapping.is_executable || !mapping.has_file()) continue;
+        if (seen.insert(identity_of(mapping)).second) looked_at.push_back(mapping.path);
+        if (auto attached = attach_mapping(target, mapping); !attached) return attached;
+    }
+    return {};
+}
+
+Result<void> Tracer::attach_mapping(Target& target, const Mapping& mapping) {
+    const FileIdentity identity = identity_of(mapping);
+    if (!target.probes.contains(identity)) {
+        const ProbedFile* known = probe_cache_.find_known(identity);
+        if (known && known->points.empty()) return {};
+        auto fd = open_mapped_file(target.process.pid, mapping);
+        if (!fd) {
+            log_warning(fd.error().what + ": " + fd.error().why);
+            return {};
+        }
+        if (auto attached = attach_file(target, identity, fd->get(), mapping.path); !attached) return attached;
+    }
+    const ProbedFile* file = probe_cache_.find_known(identity);
+    if (file && file->has_heap) target.allocator_mappings.push_back(mapping);
+    return {};
+}
+
+Result<void> Tracer::attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name) {
+    if (target.probes.contains(identity)) return {};
+    const ProbedFile& file = probe_cache_.find(identity, fd, name);
+    if (file.points.empty()) return {};
+    auto probes = session_->attach(fd, file.points, target.process.pid);
+    if (!probes) return std::move(probes).error();
+    target.probes.emplace(identity, std::move(probes).value());
+    if (file.has_heap) target.families.insert(file.families.begin(), file.families.end());
+    return {};
+}
+
+void Tracer::drain(TracerListener& listener) {
+    listener_ = &listener;
+    read_mapping_events(monotonic_now_ns());
+    session_->drain_events(*this);
+    listener_ = nullptr;
+}
+
+/// Events of the ring refer to mappings that are older than they are, so those are read first.
+void Tracer::read_mapping_events(uint64_t at_least_until_ns) {
+    if (at_least_until_ns <= mappings_read_ns_) return;
+    mappings_read_ns_ = monotonic_now_ns();
+    MappingBatch batch = mapping_events_.read();
+    side_band_lost_ += batch.lost;
+    for (const MappingEvent& event : batch.events) {
+        const auto found = targets_.find(event.pid);
+        if (found == targets_.end()) continue;
+        stack_store_.add_mapping(event.pid, event.mapping, event.time_ns);
+        if (!event.mapping.has_file() || found->second.exit_code) continue;
+        auto attached = attach_mapping(found->second, event.mapping);
+        // A process that ends while its library is attached is no loss: nothing of it runs any more.
+        if (!attached && read_rss_bytes(event.pid).value_or(0) > 0)
+            log_warning(attached.error().what + ": " + attached.error().why);
+    }
+    if (batch.lost == 0) return;
+    for (const auto& [pid, target] : targets_)
+        for (const uint32_t owner : target.owners)
+            stack_store_.refresh(owner);
+}
+
+void Tracer::on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) {
+    read_mapping_events(event.time_ns);
+    stack_store_.record_stack(site, event.owner, return_addresses, event.time_ns);
+}
+
+bool Tracer::is_allocator_code(const Target& target, uint64_t address) const {
+    for (const Mapping& mapping : target.allocator_mappings)
+        if (address >= mapping.start && address < mapping.end) return true;
+    return false;
+}
+
+void Tracer::on_mapping(const mt_mapping_event& event) {
+    read_mapping_events(event.header.time_ns);
+    const auto target = targets_.find(static_cast<pid_t>(event.header.tgid));
+    // free gives large blocks back by munmap, and only its entry is seen: such an unmap is not the program's.
+    const bool is_allocators = event.header.type == MT_EVENT_UNMAP && target != targets_.end() &&
+                               is_allocator_code(target->second, event.caller);
+    mapping_ledger_.apply(event, is_allocators);
+}
+
+void Tracer::on_block(const mt_block_event& event) {
+    const AllocatorFunction& function = allocator_table()[event.row % allocator_table().size()];
+    auto known = traced_site_ids_.find(event.site);
+    if (known == traced_site_ids_.end())
+        known = traced_site_ids_.emplace(event.site, stack_store_.site_id(event.site, "heap", function.name)).first;
+    listener_->on_record(BlockEventRecord{.is_free = event.header.type == MT_EVENT_FREE,
+                                          .time_ns = event.header.time_ns,
+                                          .pid = static_cast<pid_t>(event.header.tgid),
+                                          .tid = static_cast<pid_t>(event.header.tid),
+                                          .function = std::string(function.name),
+                                          .address = event.address,
+                                          .size_bytes = event.size_bytes,
+                                          .site = known->second});
+}
+
+void Tracer::finish_exec(Target& target) {
+    auto process = read_process(target.process.pid);
+    if (process) target.process = std::move(process).value();
+    target.allocator_mappings.clear();
+    if (auto mappings = read_mappings(target.process.pid); mappings)
+        for (const Mapping& mapping : *mappings)
+            if (mapping.is_executable && mapping.has_file()) (void)attach_mapping(target, mapping);
+}
+
+void Tracer::on_process(const mt_process_event& event) {
+    read_mapping_events(event.header.time_ns);
+    const auto found = targets_.find(static_cast<pid_t>(event.header.tgid));
+    if (found == targets_.end()) return;
+    Target& target = found->second;
+    switch (static_cast<mt_event_type>(event.header.type)) {
+        case MT_EVENT_OWNER:
+            target.owners.push_back(event.header.owner);
+            stack_store_.add_address_space(event.header.owner, target.process.pid);
+            break;
+        case MT_EVENT_EXEC:
+            if (event.header.owner) session_->release_blocks(event.header.owner);
+            mapping_ledger_.end_owner(event.header.owner);
+            finish_exec(target);
+            listener_->on_record(process_record(target, "exec"));
+            break;
+        case MT_EVENT_EXIT:
+            target.exit_code = event.exit_code;
+            listener_->on_record(process_record(target, "exit"));
+            listener_->on_exit(target.process.pid);
+            break;
+        default:
+            break;
+    }
+}
+
+std::optional<uint64_t> Tracer::rss_bytes(pid_t pid) {
+    Target& target = targets_.at(pid);
+    if (target.exit_code) return target.last_rss_bytes;
+    if (const auto rss = read_rss_bytes(pid); rss && *rss > 0) target.last_rss_bytes = rss;
+    return target.last_rss_bytes;
+}
+
+ProcessRecord Tracer::attach_record(pid_t pid) const {
+    return process_record(targets_.at(pid), "attach");
+}
+
+void Tracer::forget(pid_t pid) {
+    const auto found = targets_.find(pid);
+    if (found == targets_.end()) return;
+    session_->remove_target(pid);
+    for (const uint32_t owner : found->second.owners) {
+        session_->release_blocks(owner);
+        mapping_ledger_.end_owner(owner);
+    }
+    targets_.erase(found);
+}
+
+const std::vector<Frame>& Tracer::frames(uint32_t site) {
+    return stack_store_.frames(site);
+}
+
+std::optional<std::string> Tracer::site_id(uint32_t site, std::string_view kind, std::string_view function) {
+    return stack_store_.site_id(site, kind, function);
+}
+
+std::optional<std::string> Tracer::stack_error(uint32_t site) {
+    return stack_store_.stack_error(site);
+}
+
+}  // namespace memtrace

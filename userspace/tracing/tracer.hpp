@@ -1,0 +1,114 @@
+// From targets to figures: attaches to processes and to what they load later, feeds the stores from the kernel's
+// events, and keeps what is needed to name everything after a process has ended. Uses everything up to reports/, but
+// for cli/.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.hpp"
+#include "heap/mappings.hpp"
+#include "heap/snapshot.hpp"
+#include "kernel/session.hpp"
+#include "processes/mapping_events.hpp"
+#include "processes/process.hpp"
+#include "reports/document.hpp"
+#include "reports/leak_report.hpp"
+#include "symbols/stack_store.hpp"
+#include "tracing/probe_cache.hpp"
+
+namespace memtrace {
+
+/// One traced process.
+struct Target {
+    ProcessInfo process;
+    std::map<FileIdentity, FileProbes> probes;
+    std::set<std::string> families;           // of allocators that were found
+    std::vector<Mapping> allocator_mappings;  // code of the files that define heap functions
+    std::vector<uint32_t> owners;             // its address spaces, oldest first
+    std::optional<uint64_t> last_rss_bytes;
+    std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
+};
+
+/// What a tracer tells while it drains events.
+class TracerListener {
+  public:
+    virtual ~TracerListener() = default;
+    virtual void on_record(const Record& record) = 0;
+    /// The process has ended; its figures are as they were then.
+    virtual void on_exit(pid_t pid) = 0;
+};
+
+/// Owns the session and the stores. For one thread.
+class Tracer : private EventSink, public SiteNames {
+  public:
+    static Result<std::unique_ptr<Tracer>> open(const SessionOptions& options);
+
+    /// Attaches to a running process. Errors: no_such_target, no_allocator, not_privileged.
+    Result<void> add_process(pid_t pid);
+    /// Attaches to a child that will exec: the probes go on `files`, which the command will load.
+    Result<void> add_command(pid_t pid, const std::vector<std::string>& files);
+    void arm() { session_->arm(); }
+    /// Stops recording; figures and names stay.
+    void disarm() { session_->disarm(); }
+
+    AttachRung rung() const { return session_->rung(); }
+    int event_fd() const { return session_->event_fd(); }
+    int mapping_fd() const { return mapping_events_.poll_fd(); }
+    /// Takes in whatever the kernel has told; `listener` hears of it.
+    void drain(TracerListener& listener);
+
+    Snapshot read_snapshot() const { return session_->read_snapshot(); }
+    const MappingLedger& mapping_ledger() const { return mapping_ledger_; }
+    const std::map<pid_t, Target>& targets() const { return targets_; }
+    /// Mapping events that were lost on the way, address spaces that could not be followed.
+    uint64_t side_band_lost() const { return side_band_lost_; }
+    uint64_t owners_not_recorded() const { return session_->owners_not_recorded(); }
+    /// The record that says that `pid` is traced.
+    ProcessRecord attach_record(pid_t pid) const;
+    /// Resident memory now, or the last that was read before the process ended.
+    std::optional<uint64_t> rss_bytes(pid_t pid);
+    /// The process has had its last report: its room in the tables is free again.
+    void forget(pid_t pid);
+
+    const std::vector<Frame>& frames(uint32_t site) override;
+    std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function) override;
+    std::optional<std::string> stack_error(uint32_t site) override;
+
+  private:
+    Tracer(std::unique_ptr<Session> session, MappingEvents mapping_events)
+        : session_(std::move(session)), mapping_events_(std::move(mapping_events)) {}
+
+    void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) override;
+    void on_mapping(const mt_mapping_event& event) override;
+    void on_block(const mt_block_event& event) override;
+    void on_process(const mt_process_event& event) override;
+
+    Result<void> attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name);
+    Result<void> attach_mapping(Target& target, const Mapping& mapping);
+    Result<void> attach_mappings(Target& target, std::vector<std::string>& looked_at);
+    void read_mapping_events(uint64_t at_least_until_ns);
+    bool is_allocator_code(const Target& target, uint64_t address) const;
+    void finish_exec(Target& target);
+
+    std::unique_ptr<Session> session_;
+    MappingEvents mapping_events_;
+    ProbeCache probe_cache_;
+    StackStore stack_store_;
+    MappingLedger mapping_ledger_;
+    std::map<pid_t, Target> targets_;
+    std::unordered_map<uint32_t, std::optional<std::string>> traced_site_ids_;
+    uint64_t mappings_read_ns_ = 0;
+    uint64_t side_band_lost_ = 0;
+    TracerListener* listener_ = nullptr;
+};
+
+}  // namespace memtrace
