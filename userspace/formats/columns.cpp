@@ -97,12 +97,14 @@ std::string shorten_middle(std::string_view text, size_t width) {
 
 std::string shorten_path(std::string_view path, size_t width) {
     if (display_width(path) <= width) return std::string(path);
+    if (width == 0) return {};
     std::string_view rest = path;
     for (size_t slash = rest.find('/'); slash != std::string_view::npos; slash = rest.find('/')) {
         rest.remove_prefix(slash + 1);
         if (display_width(rest) + 2 <= width) return std::string(ellipsis) + "/" + std::string(rest);
     }
-    return shorten_middle(rest, width);
+    if (display_width(rest) <= width) return std::string(rest);
+    return std::string(ellipsis) + std::string(fitting_end(rest, width - 1));
 }
 
 std::string pad_right(std::string_view text, size_t width) {

@@ -14,7 +14,7 @@ size_t display_width(std::string_view text);
 
 /// At most `width` columns, with an ellipsis in place of the middle: a C++ name says most at its ends.
 std::string shorten_middle(std::string_view text, size_t width);
-/// At most `width` columns of a path, with `…/` in place of its first folders.
+/// At most `width` columns of a path, with an ellipsis in place of its first folders, or of the start of its last name.
 std::string shorten_path(std::string_view path, size_t width);
 
 /// `text` and blanks up to `width` columns; longer text stays whole.

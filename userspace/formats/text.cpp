@@ -87,30 +87,28 @@ std::string heap_lines(const ReportRecord& report, const Style& style) {
     if (heap.ended_blocks > 0)
         text += labeled("ended", fmt::format("{} in {} that an exec ended", format_size(heap.ended_bytes),
                                              counted(heap.ended_blocks, "block")));
-    if (report.interval.duration_ns == 0) return text;
-    const IntervalFigures& interval = report.interval;
-    text += labeled("allocated", rate_text(interval.allocated_bytes, interval.allocations, interval.duration_ns));
-    text += labeled("freed", rate_text(interval.freed_bytes, interval.frees, interval.duration_ns));
     return text;
 }
 
-std::string memory_lines(const ReportRecord& report, const WriterOptions& options, const Style& style) {
+std::string memory_lines(const ReportRecord& report, const Style& style) {
     std::string resident = "not readable";
     if (report.memory.rss_bytes) resident = style.headline(format_size(*report.memory.rss_bytes));
     if (report.memory.rss_bytes && report.memory.rss_growth_bytes)
         resident += fmt::format(", {} since the last report", growth_text(*report.memory.rss_growth_bytes, style));
-    std::string text = labeled("resident", resident);
     const MappingTotals& mappings = report.mappings;
-    if (mappings.mapped_bytes == 0) return text;
-    std::string line =
-        labeled("mappings", fmt::format("{} in {}, {} since the last report; mapped {}, unmapped {}",
-                                        format_size(mappings.live_bytes), counted(mappings.live_count, "mapping"),
-                                        growth_text(report.mappings_growth_bytes, Style(false)),
-                                        format_size(mappings.mapped_bytes), format_size(mappings.unmapped_bytes)));
-    line.pop_back();
-    for (const std::string& part : wrap_words(line, options.width, label_columns))
-        text += part + '\n';
-    return text;
+    std::string text;
+    if (mappings.mapped_bytes > 0)
+        text +=
+            labeled("mappings",
+                    fmt::format("{} in {}, {} since the last report", style.headline(format_size(mappings.live_bytes)),
+                                format_count(mappings.live_count), growth_text(report.mappings_growth_bytes, style)));
+    return text + labeled("resident", resident);
+}
+
+std::string rate_lines(const IntervalFigures& interval) {
+    if (interval.duration_ns == 0) return {};
+    return labeled("allocated", rate_text(interval.allocated_bytes, interval.allocations, interval.duration_ns)) +
+           labeled("freed", rate_text(interval.freed_bytes, interval.frees, interval.duration_ns));
 }
 
 /// Whether the figures are all there, and what else a careful reader wants to know about them.
@@ -122,7 +120,6 @@ std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& option
     if (!accuracy.is_size_filtered) add(accuracy.unknown_frees, "free", "of blocks from before the attach");
     add(accuracy.blocks_filtered, "allocation", "outside the sizes asked for");
     add(accuracy.calls_abandoned, "call", "left by a jump or a thread's end, no blocks");
-    add(accuracy.calls_suppressed, "call", "inside another, not counted twice");
     add(accuracy.stacks_truncated, "stack", "deeper than the frames recorded");
     std::string text;
     for (const std::string& part : wrap_words(line, options.width, 0))
@@ -133,7 +130,7 @@ std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& option
 std::string text_of(const ReportRecord& report, const WriterOptions& options) {
     const Style style(options.has_colors);
     std::string text = loss_lines(report.accuracy, options, style) + title_line(report, options, style);
-    text += heap_lines(report, style) + memory_lines(report, options, style) + '\n';
+    text += heap_lines(report, style) + memory_lines(report, style) + rate_lines(report.interval) + '\n';
     const std::string heap_sites = site_section(report, "heap", options);
     const std::string mapping_sites = site_section(report, "mapping", options);
     text += heap_sites.empty() ? "No call site holds live blocks.\n" : heap_sites;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t gap = 2;
 constexpr size_t stack_indent = 6;
-// Off a terminal nothing is cut; a longer name shifts the rest of its line instead of all lines.
-constexpr size_t widest_aligned_name = 60;
+// A longer name shifts the rest of its own line, so that one of them does not move all lines far to the right.
+constexpr size_t widest_aligned_name = 64;
 
 enum class Emphasis { none, headline, growth };
 
@@ -130,7 +130,7 @@ class SiteTable {
     Column growth_{"    growth", 0, Emphasis::growth};
     Column since_baseline_{"since baseline", 0, Emphasis::growth};
     Column rate_{"allocated"};
-    Column median_{"median", 4};
+    Column median_{"median age", 4};
     Column oldest_{"oldest", 2};
     Column function_{"function", 0, Emphasis::none, true};
 };
@@ -175,43 +175,53 @@ struct StackLayout {
     size_t function = 0;
     size_t file = 0;
     size_t module = 0;
+    size_t function_room = 0;  // where a longer name is cut; `function` is where the next column starts
     bool cuts = false;
 };
 
-StackLayout stack_layout(const std::vector<const SiteEntry*>& sites, size_t width) {
+std::string_view suffix_of(const Frame& frame) {
+    return frame.is_inlined ? " (inlined)" : "";
+}
+
+StackLayout natural_layout(const std::vector<const SiteEntry*>& sites) {
     StackLayout layout;
     for (const SiteEntry* site : sites)
         for (const Frame& frame : site->frames) {
-            const size_t inlined = frame.is_inlined ? std::string_view(" (inlined)").size() : 0;
-            layout.function = std::max(layout.function, display_width(function_text(frame)) + inlined);
+            const size_t function = display_width(function_text(frame)) + suffix_of(frame).size();
+            layout.function = std::max(layout.function, function);
             layout.file = std::max(layout.file, display_width(file_text(frame)));
             layout.module = std::max(layout.module, display_width(printable(frame.module)));
         }
+    return layout;
+}
+
+StackLayout stack_layout(const std::vector<const SiteEntry*>& sites, size_t width) {
+    StackLayout layout = natural_layout(sites);
     if (width == 0) {
         layout.function = std::min(layout.function, widest_aligned_name);
         layout.file = std::min(layout.file, widest_aligned_name);
         return layout;
     }
     layout.cuts = true;
+    layout.function_room = layout.function;
     const size_t fixed = stack_indent + 2 * gap;
     const size_t available = width > fixed ? width - fixed : 0;
     if (layout.function + layout.file + layout.module <= available) return layout;
-    const size_t file = std::min(layout.file, std::max<size_t>(available / 4, 16));
-    const size_t module = std::min(layout.module, std::max<size_t>(available / 5, 12));
-    const size_t rest = available > file + module ? available - file - module : 8;
-    layout.function = std::min(layout.function, rest);
-    layout.module = module;
-    layout.file = std::min(layout.file, std::max(file, available - std::min(available, layout.function + module)));
+    layout.file = std::min(layout.file, std::max<size_t>(available / 4, 16));
+    layout.module = std::min(layout.module, std::max<size_t>(available / 5, 12));
+    const size_t others = layout.file + layout.module;
+    layout.function_room = available > others + 8 ? available - others : 8;
+    layout.function = std::min({layout.function, layout.function_room, widest_aligned_name});
     return layout;
 }
 
 std::string frame_line(const Frame& frame, const StackLayout& layout) {
-    const std::string suffix = frame.is_inlined ? " (inlined)" : "";
+    const std::string suffix(suffix_of(frame));
     std::string function = function_text(frame);
     std::string file = file_text(frame);
     std::string module = printable(frame.module);
     if (layout.cuts) {
-        const size_t room = layout.function > suffix.size() ? layout.function - suffix.size() : 0;
+        const size_t room = layout.function_room > suffix.size() ? layout.function_room - suffix.size() : 0;
         function = shorten_middle(function, room);
         file = shorten_path(file, layout.file);
         module = shorten_middle(module, layout.module);
@@ -239,9 +249,11 @@ std::string stack_text(const SiteEntry& site, const StackLayout& layout, const S
 
 std::string heading(const ReportRecord& report, bool is_mapping, size_t shown) {
     const uint64_t total = is_mapping ? report.sites_total - report.heap_sites_total : report.heap_sites_total;
-    std::string text = fmt::format("{} {} of {} {}call site{} by {}", shown == total ? "All" : "Top",
-                                   format_count(shown), format_count(total), is_mapping ? "mapping " : "",
-                                   total == 1 ? "" : "s", order_name(report.order, is_mapping));
+    const std::string_view sites = is_mapping ? "mapping call sites" : "call sites";
+    std::string text = shown == total ? fmt::format("All {} {}", format_count(total), sites)
+                                      : fmt::format("Top {} of {} {}", format_count(shown), format_count(total), sites);
+    if (total == 1) text = is_mapping ? "The one mapping call site" : "The one call site";
+    if (total > 1) text += fmt::format(" by {}", order_name(report.order, is_mapping));
     if (report.older_ns > 0)
         text += fmt::format(", {} older than {}", is_mapping ? "mappings" : "blocks", format_duration(report.older_ns));
     return text;
