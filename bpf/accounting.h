@@ -89,7 +89,6 @@ static __always_inline void note_arguments(struct thread* thread, struct mt_owne
 static __always_inline void note_delegate(struct call* call, const struct pt_regs* ctx) {
     call->flags |= CALL_HAS_NO_RETURN;
     call->frame_pointer = frame_pointer(ctx);
-    call->function = instruction_pointer(ctx);
     read_word(call->sp, &call->return_address);
 }
 
@@ -124,6 +123,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     }
     bool allocates = row.operation == MT_OP_ALLOCATE || row.operation == MT_OP_ALLOCATE_OUT;
     if (relation == CALL_IS_INNER || (relation == CALL_IS_FOR_DELEGATE && !allocates)) {
+        thread->calls.stack[top & (MT_MAX_CALLS - 1)].inner_function = instruction_pointer(ctx);
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
         return RETURN_IS_NOT_WANTED;
     }
@@ -133,7 +133,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
         return RETURN_IS_NOT_WANTED;
     }
-    *call = (struct call){.sp = sp, .row = row_number};
+    *call = (struct call){.sp = sp, .row = row_number, .function = instruction_pointer(ctx)};
     if (relation == CALL_IS_FOR_DELEGATE) call->flags = CALL_DELEGATED;
     if (row.operation == MT_OP_DELEGATE) note_delegate(call, ctx);
     note_arguments(thread, owner, call, ctx, &row);

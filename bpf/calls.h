@@ -25,15 +25,16 @@ struct held_block {
 };
 
 struct call {
-    mt_u64 sp;              /* address of the return address */
-    mt_u64 return_address;  /* a delegate's; 0 in other calls */
-    mt_u64 frame_pointer;   /* a delegate's */
-    mt_u64 function;        /* a delegate's: address of the last probe passed in the chain of delegates */
-    mt_u64 size_bytes;      /* asked for */
-    mt_u64 address;         /* old block or old range; where to store the result (ALLOCATE_OUT) */
-    mt_u64 old_size_bytes;  /* REMAP */
-    mt_u32 protection;      /* MAP */
-    mt_u32 map_flags;       /* MAP, REMAP */
+    mt_u64 sp;             /* address of the return address */
+    mt_u64 return_address; /* a delegate's; 0 in other calls */
+    mt_u64 frame_pointer;  /* a delegate's */
+    mt_u64 function;       /* address of its probe; of a delegate: of the last probe passed in the chain of delegates */
+    mt_u64 inner_function; /* address of the probe of the last call that it suppressed */
+    mt_u64 size_bytes;     /* asked for */
+    mt_u64 address;        /* old block or old range; where to store the result (ALLOCATE_OUT) */
+    mt_u64 old_size_bytes; /* REMAP */
+    mt_u32 protection;     /* MAP */
+    mt_u32 map_flags;      /* MAP, REMAP */
     struct held_block held; /* REALLOCATE */
     mt_u32 row;
     mt_u32 flags; /* enum call_flags */

@@ -66,12 +66,17 @@ static long note_mapping(struct task_struct* task, struct vm_area_struct* mappin
     return 0;
 }
 
+/* Are two addresses in one mapping? When the mappings cannot be looked at (another thread is changing them), yes. */
+__noinline int is_same_mapping(u64 address, u64 other_address) {
+    u64 bounds[2] = {0, 0};
+    if (bpf_find_vma(bpf_get_current_task_btf(), address, note_mapping, bounds, 0)) return true;
+    return other_address >= bounds[0] && other_address < bounds[1];
+}
+
 /* Are two stack pointers of this thread on one stack? A fiber's stack is a mapping of its own, or far away. */
 __noinline int is_same_stack(u64 sp, u64 other_sp) {
     if (is_on_signal_stack(sp) != is_on_signal_stack(other_sp)) return false;
-    u64 bounds[2] = {0, 0};
-    if (bpf_find_vma(bpf_get_current_task_btf(), sp, note_mapping, bounds, 0)) return true;
-    return other_sp >= bounds[0] && other_sp < bounds[1];
+    return is_same_mapping(sp, other_sp);
 }
 
 __noinline int remove_call(struct thread* thread, u32 index) {
@@ -111,11 +116,21 @@ struct settling {
     enum relation relation;
 };
 
-static __always_inline enum relation relation_below(struct settling* new_call, const struct call* outer) {
-    if (outer->flags & CALL_HAS_NO_RETURN)
-        return call_is_made_by_delegate(outer, new_call->return_address) ? CALL_IS_FOR_DELEGATE : CALL_IS_OUTERMOST;
-    if (signal_frame_between(new_call->thread, new_call->sp, outer->sp)) return CALL_IS_OUTERMOST;
-    return CALL_IS_INNER;
+enum containment {
+    CALL_IS_INSIDE = 0,
+    CALL_IS_ANOTHER_RUN = 1, /* the outer call is still in flight, but not what called this one */
+    CALL_OUTLIVES_OUTER = 2, /* the outer call was left */
+};
+
+/* An allocator's own calls come from its own file; through the last suppressed call they may come from a further one.
+ * A call from elsewhere is the program's: a signal handler's, or the outer call was left and its stack not yet used. */
+static __always_inline enum containment containment_in(struct settling* new_call, const struct call* outer) {
+    bool is_interrupted = signal_frame_between(new_call->thread, new_call->sp, outer->sp);
+    if (is_interrupted) return CALL_IS_ANOTHER_RUN;
+    if (is_same_mapping(outer->function, new_call->return_address)) return CALL_IS_INSIDE;
+    if (outer->inner_function && is_same_mapping(outer->inner_function, new_call->return_address))
+        return CALL_IS_INSIDE;
+    return CALL_OUTLIVES_OUTER;
 }
 
 /* A call at the very place of another one: a tail call (reallocarray's to realloc), or the other one is over. */
@@ -139,8 +154,14 @@ static long settle_top(u32 index, struct settling* new_call) {
         return 1;
     }
     if (outer->sp > new_call->sp && is_intact) {
-        if (outer->sp - new_call->sp <= NESTING_REACH_BYTES) new_call->relation = relation_below(new_call, outer);
-        return 1;
+        if (outer->sp - new_call->sp > NESTING_REACH_BYTES) return 1;
+        if (outer->flags & CALL_HAS_NO_RETURN) {
+            if (call_is_made_by_delegate(outer, new_call->return_address)) new_call->relation = CALL_IS_FOR_DELEGATE;
+            return 1;
+        }
+        enum containment containment = containment_in(new_call, outer);
+        if (containment == CALL_IS_INSIDE) new_call->relation = CALL_IS_INNER;
+        if (containment != CALL_OUTLIVES_OUTER) return 1;
     }
     if (outer->sp < new_call->sp && is_intact && !is_same_stack(new_call->sp, outer->sp)) return 1;
     abandon_call(thread, new_call->owner, top);
