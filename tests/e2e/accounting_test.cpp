@@ -92,6 +92,10 @@ TEST_CASE("a thousand stacks and a deep one are counted", "[e2e][accounting]") {
     check_on_every_rung({"stack_cases"});
 }
 
+TEST_CASE("a vfork child shares the parent's blocks, a fork child has its own", "[e2e][accounting]") {
+    check_on_every_rung({"process_cases"});
+}
+
 TEST_CASE("the program's own mappings are counted to the byte", "[e2e][accounting]") {
     check_on_every_rung({"mapping_cases"});
 }

@@ -51,6 +51,15 @@ static void a_thousand_stacks(void) {
         walk(path, 10);
 }
 
+CALL_SITE static void* größe_mallocs(void) {
+    truth_allocated(truth_site("größe_mallocs"), 23);
+    return malloc(23);
+}
+
+static void a_name_beyond_ascii(void) {
+    sink = größe_mallocs();
+}
+
 static void many_blocks(void) {
     for (unsigned i = 0; i < 20000; ++i)
         sink = mallocs_at_the_leaf(16);
@@ -59,6 +68,7 @@ static void many_blocks(void) {
 const struct workload_case workload_cases[] = {
     {"recursion_of_1000_frames", recursion_of_1000_frames},
     {"a_thousand_stacks", a_thousand_stacks},
+    {"a_name_beyond_ascii", a_name_beyond_ascii},
     {"many_blocks", many_blocks},
     {NULL, NULL},
 };
