@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <optional>
+#include <system_error>
 
 namespace memtrace {
 namespace {
@@ -46,7 +48,7 @@ std::optional<uint64_t> parse_quantity(std::string_view text, const std::array<U
                                        std::optional<uint64_t> bare_factor, bool ignores_case) {
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
+    if (error != std::errc() || !std::isfinite(number) || std::signbit(number)) return std::nullopt;
     const std::string_view unit_name(end, static_cast<size_t>(text.data() + text.size() - end));
     std::optional<uint64_t> factor = unit_name.empty() ? bare_factor : std::nullopt;
     for (const Unit& unit : units)
