@@ -20,6 +20,13 @@ TEST_CASE("linkage names of each language are made readable", "[symbols]") {
         CHECK(demangle(linkage_name) == readable);
 }
 
+TEST_CASE("a symbol's version is no part of its name", "[symbols]") {
+    CHECK(demangle("pthread_mutex_trylock@@GLIBC_2.34") == "pthread_mutex_trylock");
+    CHECK(demangle("memcpy@GLIBC_2.2.5") == "memcpy");
+    CHECK(demangle("_ZNSs4swapERSs@@GLIBCXX_3.4").find("::swap(") != std::string::npos);
+    CHECK(demangle("@") == "@");
+}
+
 TEST_CASE("names of no known mangling stay as they are", "[symbols]") {
     for (const char* name : {"malloc", "_start", "_Zzz", "_RZZ", "_D", "_ZN", "caml_alloc", "$s4main3fooyyF", "",
                              "main.main", "_ZN5alloc3vec17hzzzz"})

@@ -9,7 +9,10 @@
 
 namespace memtrace {
 
-std::string demangle(const std::string& linkage_name) {
+std::string demangle(const std::string& symbol_name) {
+    // .symtab spells a versioned symbol "name@VERSION" or "name@@VERSION" (binutils' ld).
+    const size_t version = symbol_name.find('@', 1);
+    const std::string linkage_name = symbol_name.substr(0, version);
     constexpr int readable = DMGL_PARAMS | DMGL_ANSI;
     // DMGL_AUTO knows every language but D.
     const int style = linkage_name.starts_with("_D") ? DMGL_DLANG : DMGL_AUTO;
