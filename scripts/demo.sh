@@ -13,5 +13,6 @@ g++ -std=c++20 -O2 -g -fno-omit-frame-pointer -pthread scripts/demo/leaky_server
 build/leaky_server &
 server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT
-say "build/leaky_server runs as process $server and leaks somewhere; now: memtrace -p $server ${1:-2} ${2:-3}"
-as_root build/memtrace -p "$server" "${1:-2}" "${2:-3}"
+memtrace=(build/memtrace -p "$server" -T 3 "${1:-2}" "${2:-3}")
+say "build/leaky_server runs as process $server and leaks; where? Now: ${memtrace[*]}"
+as_root "${memtrace[@]}"
