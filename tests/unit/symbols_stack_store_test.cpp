@@ -163,6 +163,21 @@ TEST_CASE("a mapping event names a library of a process that has died before it 
     CHECK(store.frames(1)[0].function == "plugin");
 }
 
+TEST_CASE("a process that dies before its first event is handled is named by what was read when it was added",
+          "[symbols]") {
+    const TemporaryFolder folder;
+    Host host(folder.compile("host", host_source(folder), "-O1"));
+    StackStore store;
+    store.add_process(host.program.pid());
+    const pid_t pid = host.program.pid();
+    host.program.end();
+    store.add_address_space(owner, pid);
+    store.record_stack(1, owner, host.stack, now_ns());
+    REQUIRE(store.frames(1).size() == 2);
+    CHECK(store.frames(1)[1].function == "outer(int)");
+    CHECK(store.site_id(1, "heap", "malloc"));
+}
+
 TEST_CASE("an exec ends an address space, and both keep their own stacks", "[symbols]") {
     const TemporaryFolder folder;
     const std::string path = folder.compile("host", host_source(folder), "-O1 -no-pie");

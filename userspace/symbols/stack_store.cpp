@@ -35,6 +35,23 @@ void append_text(std::string& bytes, std::string_view text) {
 
 }  // namespace
 
+void StackStore::add_process(pid_t pid) {
+    Space& space = present_space(pid);
+    if (space.has_owner) return;
+    space.start_time = start_time_of(pid);
+    read_space(space);
+}
+
+/// The space that new mappings of `pid` go to; made before its owner is known where need be.
+StackStore::Space& StackStore::present_space(pid_t pid) {
+    auto& space = by_pid_[pid];
+    if (!space) {
+        space = std::make_shared<Space>();
+        space->pid = pid;
+    }
+    return *space;
+}
+
 void StackStore::add_address_space(uint32_t owner, pid_t pid) {
     auto& space = by_owner_[owner];
     if (space && space->pid != 0) return;
@@ -58,12 +75,7 @@ void StackStore::end_address_space(uint32_t owner) {
 
 void StackStore::add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns) {
     if (!mapping.is_executable) return;
-    auto& space = by_pid_[pid];
-    if (!space) {
-        space = std::make_shared<Space>();
-        space->pid = pid;
-    }
-    space->map.add(mapping, modules_.module_of(pid, mapping), time_ns, time_ns);
+    present_space(pid).map.add(mapping, modules_.module_of(pid, mapping), time_ns, time_ns);
 }
 
 void StackStore::refresh(uint32_t owner) {

@@ -32,6 +32,9 @@ struct StackStoreLosses {
 /// times are CLOCK_MONOTONIC in nanoseconds.
 class StackStore {
   public:
+    /// `pid` is about to be traced: its mappings are read at once, so that its stacks can be named even when it ends
+    /// before its first event is looked at. Optional, and not for one that is about to exec; add_address_space follows.
+    void add_process(pid_t pid);
     /// `owner` is the present address space of `pid`; its mappings are read at once when the process lives. After an
     /// exec, call it with the new owner. Mappings that were added for `pid` before count as well. Calling it again
     /// changes nothing.
@@ -77,6 +80,7 @@ class StackStore {
         bool is_cut = false;
         std::optional<std::vector<Frame>> frames;
     };
+    Space& present_space(pid_t pid);
     void read_space(Space& space);
     static void resolve(Stack& stack);
     void cut(Stack& stack);
