@@ -32,7 +32,7 @@ catch2_count() {
     passed) count=$(sed -n 's/.*All tests passed (.* in \([0-9]*\) test case.*/\1/p' "$log" | tail -n 1) ;;
     *) count= ;;
   esac
-  [ -n "$count" ] || count=$(sed -n "s/.*test cases:.*| *\([0-9]*\) $1.*/\1/p" "$log" | tail -n 1)
+  [ -n "$count" ] || count=$(sed -n "s/.*test cases:.*| *\([0-9]*\) $1 *\(|.*\)\{0,1\}$/\1/p" "$log" | tail -n 1)
   echo "${count:-0}"
 }
 

@@ -121,10 +121,12 @@ Result<void> Memtrace::attach(const TargetProcess& target) {
     if (!process) return process.error();
     process_.emplace(std::move(*process));
     first_pair_ = target.pairs();
-    // It tells which process it attached to as soon as it records.
+    // The answer to a request for a report is the sign that it records.
     while (const std::optional<std::string> line = read_line()) {
         const nlohmann::json record = nlohmann::json::parse(*line, nullptr, false);
-        if (record.value("type", "") == "process" && record.value("event", "") == "attach") return {};
+        const std::string type = record.value("type", "");
+        if (type == "process" && record.value("event", "") == "attach") kill(process_->pid(), SIGUSR1);
+        if (type == "report") return {};
     }
     return Error{"memtrace ended before it attached", fmt::format("status {}", process_->wait())};
 }

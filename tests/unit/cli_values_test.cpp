@@ -10,7 +10,7 @@ namespace {
 std::vector<std::string> words_of(std::string_view text) {
     Result<std::vector<std::string>> words = split_command(text);
     REQUIRE(words);
-    return *std::move(words);
+    return std::move(*words);
 }
 
 using Words = std::vector<std::string>;
