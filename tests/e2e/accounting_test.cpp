@@ -33,15 +33,7 @@ void check_on_rung(const Program& program, const std::string& rung) {
 }
 
 void check_on_every_rung(const Program& program) {
-    for (const std::string& rung : rungs()) {
-        DYNAMIC_SECTION(program.name << " on rung " << rung) {
-            try {
-                check_on_rung(program, rung);
-            } catch (const RungMissing& missing) {
-                WARN("skipped, this kernel has no rung " << rung << ": " << missing.what());
-            }
-        }
-    }
+    on_every_rung([&](const std::string& rung) { check_on_rung(program, rung); });
 }
 
 }  // namespace
@@ -74,8 +66,26 @@ TEST_CASE("a handler on an alternate stack below the thread's stack allocates in
     check_on_every_rung({"inside_threads", {"alternate_stack_below"}});
 }
 
-TEST_CASE("a handler on an alternate stack above the thread's stack allocates inside malloc", "[e2e][accounting]") {
-    check_on_every_rung({"inside_threads", {"alternate_stack_above"}});
+// The kernel takes a call on a higher stack for the end of those on lower ones, and kills the thread when one of these
+// returns after all (kernel/events/uprobes.c, handle_trampoline: "sending SIGILL"). memtrace must not wait for the
+// return of such a call; what it then cannot record must be counted.
+TEST_CASE("a handler on an alternate stack above the thread's stack does not end the program", "[e2e][accounting]") {
+    on_every_rung([](const std::string& rung) {
+        Workload workload(workload_path("inside_threads"), {"alternate_stack_above"});
+        Memtrace memtrace(on_demand(rung, workload.pid()));
+        memtrace.wait_attached();
+        const Json truth = workload.go();
+        const Json report = memtrace.report();
+        const Json& accuracy = report.at("accuracy");
+        INFO(accuracy.dump());
+        const int64_t missed = accuracy.at("returns_missed");
+        CHECK(report.at("heap").at("allocations").get<int64_t>() + missed == truth.at("allocations"));
+        CHECK(accuracy.at("complete") == (missed == 0));
+        CHECK(sites_called(report, "inside_malloc").live_blocks ==
+              truth.at("sites").at("inside_malloc").at("live_blocks"));
+        CHECK(memtrace.stop().status == 0);
+        CHECK(workload.quit(7) == 7);
+    });
 }
 
 TEST_CASE("threads that end inside malloc leave no block", "[e2e][accounting]") {

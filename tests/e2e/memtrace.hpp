@@ -2,6 +2,7 @@
 // held to the laws that hold for all of them (the identity; the sums of the sites).
 #pragma once
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ struct RungMissing : std::runtime_error {
 
 /// The rungs that tests run on: all of them, or those of $MEMTRACE_TEST_RUNGS, separated by spaces.
 std::vector<std::string> rungs();
+
+/// Runs `check` in a section for each of rungs(); one that this kernel does not have is skipped with a warning.
+void on_every_rung(const std::function<void(const std::string& rung)>& check);
 
 std::string memtrace_path();
 
@@ -61,10 +65,10 @@ void check_laws(const Json& report);
 void check_truth(const Json& truth, const Json& report);
 /// Sums of the heap sites whose first frame is `function`.
 struct SiteSum {
-    uint64_t live_bytes = 0;
-    uint64_t live_blocks = 0;
-    uint64_t allocated_bytes = 0;
-    uint64_t allocations = 0;
+    int64_t live_bytes = 0;
+    int64_t live_blocks = 0;
+    int64_t allocated_bytes = 0;
+    int64_t allocations = 0;
     int sites = 0;
 };
 SiteSum sites_called(const Json& report, const std::string& function);

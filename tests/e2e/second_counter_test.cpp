@@ -78,34 +78,32 @@ for line in sys.stdin:
 
 TEST_CASE("the sums for python3 equal those of a preloaded counter", "[e2e][second_counter]") {
     require_root();
-    for (const std::string& rung : rungs()) {
-        DYNAMIC_SECTION("rung " << rung) {
-            const TemporaryDirectory directory;
-            Workload python("python3", {"-c", script},
-                            {"PYTHONMALLOC=malloc", "LD_PRELOAD=" + workload_path("libcounting_preload.so"),
-                             "COUNTING_PRELOAD_DIRECTORY=" + directory.path().string()});
-            wait_until_quiet(python.pid());
-            SecondCounter counter(directory.path() / std::to_string(python.pid()));
-            counter.start_window();
-            Memtrace memtrace(on_demand(rung, python.pid()));
-            memtrace.wait_attached();
-            python.child().write_line("go");
-            python.child().read_line();
-            wait_until_quiet(python.pid());
-            const counting_figures expected = counter.figures();
-            const Json report = memtrace.report();
-            const Json& heap = report.at("heap");
-            INFO(report.at("accuracy").dump());
-            CHECK(expected.not_counted == 0);
-            CHECK(expected.allocations > 10000);
-            CHECK(heap.at("allocations") == expected.allocations);
-            CHECK(heap.at("allocated_bytes") == expected.allocated_bytes);
-            CHECK(heap.at("frees") == expected.frees);
-            CHECK(heap.at("freed_bytes") == expected.freed_bytes);
-            CHECK(report.at("accuracy").at("unknown_frees") == expected.unknown_frees);
-            CHECK(report.at("accuracy").at("complete") == true);
-            CHECK(memtrace.stop().status == 0);
-            CHECK(python.quit(3) == 3);
-        }
-    }
+    on_every_rung([](const std::string& rung) {
+        const TemporaryDirectory directory;
+        Workload python("python3", {"-c", script},
+                        {"PYTHONMALLOC=malloc", "LD_PRELOAD=" + workload_path("libcounting_preload.so"),
+                         "COUNTING_PRELOAD_DIRECTORY=" + directory.path().string()});
+        wait_until_quiet(python.pid());
+        SecondCounter counter(directory.path() / std::to_string(python.pid()));
+        counter.start_window();
+        Memtrace memtrace(on_demand(rung, python.pid()));
+        memtrace.wait_attached();
+        python.child().write_line("go");
+        python.child().read_line();
+        wait_until_quiet(python.pid());
+        const counting_figures expected = counter.figures();
+        const Json report = memtrace.report();
+        const Json& heap = report.at("heap");
+        INFO(report.at("accuracy").dump());
+        CHECK(expected.not_counted == 0);
+        CHECK(expected.allocations > 10000);
+        CHECK(heap.at("allocations") == expected.allocations);
+        CHECK(heap.at("allocated_bytes") == expected.allocated_bytes);
+        CHECK(heap.at("frees") == expected.frees);
+        CHECK(heap.at("freed_bytes") == expected.freed_bytes);
+        CHECK(report.at("accuracy").at("unknown_frees") == expected.unknown_frees);
+        CHECK(report.at("accuracy").at("complete") == true);
+        CHECK(memtrace.stop().status == 0);
+        CHECK(python.quit(3) == 3);
+    });
 }
