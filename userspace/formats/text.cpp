@@ -25,8 +25,8 @@ std::string counted(uint64_t count, std::string_view thing) {
     return fmt::format("{} {}{}", format_count(count), thing, count == 1 ? "" : "s");
 }
 
-std::string growth_text(int64_t change_bytes, const Style& style) {
-    const std::string text = change_bytes == 0 ? "no growth" : format_size_change(change_bytes);
+std::string growth_text(int64_t change_bytes, const Style& style, std::string_view none = "no growth") {
+    const std::string text = change_bytes == 0 ? std::string(none) : format_size_change(change_bytes);
     return change_bytes > 0 ? style.growth(text) : text;
 }
 
@@ -65,7 +65,7 @@ std::string loss_lines(const Accuracy& accuracy, const WriterOptions& options, c
 
 std::string title_line(const ReportRecord& report, const WriterOptions& options, const Style& style) {
     const std::string when = fmt::format("{}, {}{} after the attach", clock_text(report.time_unix_ns),
-                                         report.is_final ? "last report, " : "", format_duration(report.elapsed_ns));
+                                         report.is_final ? "final report, " : "", format_duration(report.elapsed_ns));
     std::string who = printable(report.scope.name);
     if (report.scope.pid) who += fmt::format("[{}]", *report.scope.pid);
     constexpr size_t gap = 2;
@@ -80,10 +80,10 @@ std::string heap_lines(const ReportRecord& report, const Style& style) {
     std::string text =
         labeled("live", fmt::format("{} in {}, peak {}", style.headline(format_size(heap.live_bytes)),
                                     counted(heap.live_blocks, "block"), format_size(heap.peak_live_bytes)));
-    text += labeled(
-        "growth",
-        fmt::format("{} since the last report, {} since the {}", growth_text(heap.growth_bytes, style),
-                    growth_text(heap.growth_since_baseline_bytes, style), report.has_baseline ? "baseline" : "attach"));
+    text += labeled("growth", fmt::format("{} since the last report, {} since the {}",
+                                          growth_text(heap.growth_bytes, style, "none"),
+                                          growth_text(heap.growth_since_baseline_bytes, style, "none"),
+                                          report.has_baseline ? "baseline" : "attach"));
     if (heap.ended_blocks > 0)
         text += labeled("ended", fmt::format("{} in {} that an exec ended", format_size(heap.ended_bytes),
                                              counted(heap.ended_blocks, "block")));

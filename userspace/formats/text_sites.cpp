@@ -45,11 +45,11 @@ std::string_view order_name(SiteOrder order, bool is_mapping) {
         case SiteOrder::count:
             return is_mapping ? "live mappings" : "live blocks";
         case SiteOrder::growth:
-            return "growth since the last report";
+            return "growth";
         case SiteOrder::age:
             return is_mapping ? "age of the oldest mapping" : "age of the oldest block";
         case SiteOrder::rate:
-            return "bytes allocated since the last report";
+            return "allocation rate";
     }
     return "live bytes";
 }
@@ -242,7 +242,7 @@ std::string stack_text(const SiteEntry& site, const StackLayout& layout, const S
         text += std::string(stack_indent, ' ') + style.growth(fmt::format("({})", printable(*site.stack_error))) + '\n';
     if (!site.blocks) return text;
     for (const BlockEntry& block : *site.blocks)
-        text += fmt::format("{:{}}{:#014x}  {:>10}  {}\n", "", stack_indent, block.address,
+        text += fmt::format("{:{}}{:#014x}  {:>10}  {} old\n", "", stack_indent, block.address,
                             format_size(block.size_bytes), format_duration(block.age_ns));
     return text;
 }

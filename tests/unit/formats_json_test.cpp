@@ -1,0 +1,184 @@
+// Every record against the contract, key by key and in its order.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "catch.hpp"
+#include "formats/list.hpp"
+#include "sample_report.hpp"
+
+using namespace memtrace;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+std::string lines_of(const Record& record) {
+    std::ostringstream stream;
+    find_format("json")->make({})->write(record, stream);
+    return stream.str();
+}
+
+Json parsed(const Record& record) {
+    const std::string text = lines_of(record);
+    REQUIRE(text.find('\n') == text.size() - 1);
+    return Json::parse(text);
+}
+
+std::string keys_of(const Json& object) {
+    std::string keys;
+    for (const auto& [key, value] : object.items())
+        keys += (keys.empty() ? "" : " ") + key;
+    return keys;
+}
+
+}  // namespace
+
+TEST_CASE("a start record has the contract's keys", "[formats]") {
+    const StartRecord start{1'795'975'205'123'456'789, "0.1.0",   "6.1.0-26-amd64",
+                            {"memtrace", "-p", "1"},   "session", "fp"};
+    CHECK(lines_of(start) ==
+          "{\"type\":\"start\",\"schema\":1,\"time\":\"2026-11-29T18:00:05.123Z\",\"version\":\"0.1.0\","
+          "\"kernel\":\"6.1.0-26-amd64\",\"args\":[\"memtrace\",\"-p\",\"1\"],\"attach\":\"session\","
+          "\"unwinder\":\"fp\"}\n");
+}
+
+TEST_CASE("a process record has the contract's keys, and null for what is not known", "[formats]") {
+    ProcessRecord process{"exit", 7, 1, "victim", "/usr/bin/victim", {"libc"}, "exited with status 3"};
+    CHECK(lines_of(process) ==
+          "{\"type\":\"process\",\"event\":\"exit\",\"pid\":7,\"ppid\":1,\"comm\":\"victim\","
+          "\"exe\":\"/usr/bin/victim\",\"runtimes\":[\"libc\"],\"reason\":\"exited with status 3\"}\n");
+    process.ppid.reset();
+    process.exe.reset();
+    process.reason.reset();
+    const Json object = parsed(process);
+    CHECK(object["ppid"].is_null());
+    CHECK(object["exe"].is_null());
+    CHECK(object["reason"].is_null());
+}
+
+TEST_CASE("a report has the contract's keys in the contract's order", "[formats]") {
+    const Json report = parsed(test::sample_report());
+    CHECK(keys_of(report) == "type seq final time elapsed_ns scope heap mappings memory accuracy sites_total sites");
+    CHECK(keys_of(report["scope"]) == "by name pid pids");
+    CHECK(keys_of(report["heap"]) ==
+          "live_bytes live_blocks allocated_bytes allocations freed_bytes frees ended_bytes ended_blocks "
+          "peak_live_bytes");
+    CHECK(keys_of(report["mappings"]) == "live_bytes live_count mapped_bytes unmapped_bytes");
+    CHECK(keys_of(report["memory"]) == "rss_bytes rss_growth_bytes");
+    CHECK(keys_of(report["accuracy"]) ==
+          "complete blocks_not_recorded stacks_not_recorded events_lost returns_missed frees_missed "
+          "reallocs_unresolved unknown_frees calls_abandoned calls_suppressed stacks_truncated");
+    const Json& site = report["sites"][0];
+    CHECK(keys_of(site) ==
+          "id kind allocator function type live_bytes live_blocks allocated_bytes allocations growth_bytes "
+          "growth_since_baseline_bytes age_ns stack_error frames");
+    CHECK(keys_of(site["age_ns"]) == "min p50 max");
+    CHECK(keys_of(site["frames"][0]) == "function file line module offset inlined kind");
+}
+
+TEST_CASE("a report's values are those of the record", "[formats]") {
+    const Json report = parsed(test::sample_report());
+    CHECK(report["type"] == "report");
+    CHECK(report["seq"] == 3);
+    CHECK(report["final"] == false);
+    CHECK(report["time"] == "2026-11-29T18:00:05.123Z");
+    CHECK(report["elapsed_ns"] == 185'000'000'000);
+    CHECK(report["scope"].dump() == R"({"by":"process","name":"shop-server","pid":48213,"pids":[48213]})");
+    CHECK(report["heap"].dump() ==
+          R"({"live_bytes":11800576,"live_blocks":4237,"allocated_bytes":15728640,"allocations":61000,)"
+          R"("freed_bytes":3403776,"frees":56713,"ended_bytes":524288,"ended_blocks":50,"peak_live_bytes":12058624})");
+    CHECK(report["mappings"].dump() ==
+          R"({"live_bytes":67108864,"live_count":2,"mapped_bytes":83886080,"unmapped_bytes":16777216})");
+    CHECK(report["memory"].dump() == R"({"rss_bytes":50528256,"rss_growth_bytes":1048576})");
+    CHECK(report["sites_total"] == 18);
+    const Json& site = report["sites"][0];
+    CHECK(site["id"] == "9f2c51d07ab3e846");
+    CHECK(site["kind"] == "heap");
+    CHECK(site["type"].is_null());
+    CHECK(site["growth_bytes"] == 2'097'152);
+    CHECK(site["age_ns"].dump() == R"({"min":12000000,"p50":6100000000,"max":183000000000})");
+    CHECK(site["stack_error"].is_null());
+    CHECK(site["frames"][0]["inlined"] == true);
+    CHECK(site["frames"][1].dump() ==
+          R"-({"function":"shop::SessionCache::remember(shop::Session const&)",)-"
+          R"-("file":"/home/build/shop/src/session/session_cache.cpp","line":142,"module":"shop-server",)-"
+          R"-("offset":"0x9a41","inlined":false,"kind":"native"})-");
+}
+
+TEST_CASE("what is not knowable is null", "[formats]") {
+    ReportRecord record = test::sample_report();
+    record.memory = {};
+    record.accuracy.is_size_filtered = true;
+    const Json report = parsed(record);
+    CHECK(report["memory"].dump() == R"({"rss_bytes":null,"rss_growth_bytes":null})");
+    CHECK(report["accuracy"]["unknown_frees"].is_null());
+    const Json& stackless = report["sites"][2];
+    CHECK(stackless["id"].is_null());
+    CHECK(stackless["age_ns"].is_null());
+    CHECK(stackless["stack_error"] == "stack not recorded");
+    CHECK(stackless["frames"].dump() == "[]");
+    const Json& unnamed = report["sites"][1]["frames"][0];
+    CHECK(unnamed["function"].is_null());
+    CHECK(unnamed["file"].is_null());
+    CHECK(unnamed["line"].is_null());
+    CHECK(unnamed["offset"] == "0x2b158");
+}
+
+TEST_CASE("accuracy sums reasons under the contract's names, and a loss ends completeness", "[formats]") {
+    ReportRecord record = test::sample_report();
+    CHECK(parsed(record)["accuracy"]["complete"] == true);
+    record.accuracy.blocks_live_table_full = 1;
+    record.accuracy.blocks_calls_full = 2;
+    record.accuracy.stacks_sites_full = 4;
+    record.accuracy.events_side_band_lost = 8;
+    record.accuracy.reallocs_unresolved = 16;
+    CHECK(parsed(record)["accuracy"].dump() ==
+          R"({"complete":false,"blocks_not_recorded":3,"stacks_not_recorded":4,"events_lost":8,"returns_missed":0,)"
+          R"("frees_missed":0,"reallocs_unresolved":16,"unknown_frees":3,"calls_abandoned":1,"calls_suppressed":4395,)"
+          R"("stacks_truncated":0})");
+}
+
+TEST_CASE("blocks are there exactly when they were asked for", "[formats]") {
+    ReportRecord record = test::sample_report();
+    record.sites[0].blocks = {{{0x55d0c0a0, 64, 12}}};
+    record.sites[1].blocks.emplace();
+    const Json report = parsed(record);
+    CHECK(report["sites"][0]["blocks"].dump() == R"([{"address":"0x55d0c0a0","size":64,"age_ns":12}])");
+    CHECK(report["sites"][1]["blocks"].dump() == "[]");
+    CHECK_FALSE(report["sites"][2].contains("blocks"));
+}
+
+TEST_CASE("traced events, warnings and the end have the contract's keys", "[formats]") {
+    BlockEventRecord event{false, 5, 1, 2, "malloc", 0x7f10, 64, "9f2c51d07ab3e846"};
+    CHECK(lines_of(event) ==
+          "{\"type\":\"alloc\",\"time_ns\":5,\"pid\":1,\"tid\":2,\"function\":\"malloc\",\"address\":\"0x7f10\","
+          "\"size\":64,\"site\":\"9f2c51d07ab3e846\"}\n");
+    event.is_free = true;
+    event.site.reset();
+    CHECK(parsed(event)["type"] == "free");
+    CHECK(parsed(event)["site"].is_null());
+    CHECK(lines_of(WarningRecord{"late", "attached late"}) ==
+          "{\"type\":\"warning\",\"code\":\"late\",\"message\":\"attached late\"}\n");
+    CHECK(lines_of(EndRecord{"signal", 0}) == "{\"type\":\"end\",\"reason\":\"signal\",\"status\":0}\n");
+}
+
+TEST_CASE("names of any bytes make one valid line of JSON", "[formats]") {
+    const std::string hostile = std::string("a\n\x1b[31m\xff\"\\") + '\0' + "ö";
+    ReportRecord record = test::sample_report();
+    record.scope.name = hostile;
+    record.sites[0].function = hostile;
+    record.sites[0].stack_error = hostile;
+    record.sites[0].frames[0].function = hostile;
+    record.sites[0].frames[0].file = hostile;
+    record.sites[0].frames[0].module = hostile;
+    const Json report = parsed(record);
+    const std::string shown = "a\\x0a\\x1b[31m\\xff\"\\\\x00ö";
+    CHECK(report["scope"]["name"] == shown);
+    CHECK(report["sites"][0]["function"] == shown);
+    CHECK(report["sites"][0]["stack_error"] == shown);
+    CHECK(report["sites"][0]["frames"][0]["function"] == shown);
+    CHECK(report["sites"][0]["frames"][0]["file"] == shown);
+    CHECK(report["sites"][0]["frames"][0]["module"] == shown);
+    CHECK(parsed(ProcessRecord{"attach", 1, 1, hostile, hostile, {hostile}, hostile})["comm"] == shown);
+    CHECK(parsed(StartRecord{0, hostile, hostile, {hostile}, "perf", "fp"})["args"][0] == shown);
+    CHECK(parsed(WarningRecord{"c", hostile})["message"] == shown);
+}
