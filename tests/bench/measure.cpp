@@ -14,7 +14,7 @@ constexpr uint32_t slices_a_round = 12;
 
 /// As many pairs as fill a slice under the tracer that is attached.
 Result<uint64_t> pairs_a_slice(TargetProcess& target, uint32_t frames) {
-    bench_request request = {frames, 1, 2000};
+    const bench_request request = {frames, 1, 200};
     for (int attempt = 0; attempt < 100; ++attempt) {
         const Result<bench_result> result = target.run(request);
         if (!result) return result.error();

@@ -1,12 +1,13 @@
 /* The target of the bench: a tight loop of malloc(64) and free at a chosen depth of the stack, timed by itself. A slice
- * counts only if the machine was quiet: two reference loops, one of arithmetic and one of system calls, run before and
- * after it and must be within 6 % of their best. */
+ * counts only if the machine was quiet: the kernel gave the processor to nobody else meanwhile, and two reference
+ * loops, one of arithmetic and one of system calls, that run before and after it are within 6 % of their best. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +46,12 @@ static bool is_quiet(struct reference reference) {
            reference.syscalls_ns < best.syscalls_ns * NOISE_LIMIT;
 }
 
+static long preemptions(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nivcsw;
+}
+
 static __attribute__((noinline)) void allocate_pairs(uint64_t pairs) {
     for (uint64_t pair = 0; pair < pairs; ++pair) {
         void* block = malloc(64);
@@ -57,11 +64,13 @@ static __attribute__((noinline)) void measure(const struct bench_request* reques
     allocate_pairs(request->pairs);
     struct reference before = measure_reference();
     for (uint32_t slice = 0; slice < request->slices; ++slice) {
+        long preemptions_before = preemptions();
         double begin = now_ns();
         allocate_pairs(request->pairs);
         double duration_ns = now_ns() - begin;
+        bool is_undisturbed = preemptions() == preemptions_before;
         struct reference after = measure_reference();
-        if (is_quiet(before) && is_quiet(after))
+        if (is_undisturbed && is_quiet(before) && is_quiet(after))
             result->pair_ns[result->quiet_slices++] = duration_ns / (double)request->pairs;
         before = after;
     }
