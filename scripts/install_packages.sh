@@ -6,7 +6,7 @@ usage_if_asked "$@"
 
 packages=(
   g++ make cmake ninja-build pkg-config ca-certificates git
-  clang llvm bpftool libbpf-dev
+  clang bpftool libbpf-dev
   libelf-dev libdw-dev zlib1g-dev libzydis-dev libzycore-dev libiberty-dev
   libcli11-dev libfmt-dev nlohmann-json3-dev
 )
