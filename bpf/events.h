@@ -24,6 +24,16 @@ static __always_inline bool emit_process_event(u32 type, u32 owner, u32 tgid, u3
     return true;
 }
 
+static __always_inline bool emit_file_event(u32 owner, const struct mt_file* file, u64 address) {
+    struct mt_file_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
+    if (!event) return false;
+    fill_header(&event->header, MT_EVENT_FILE, owner);
+    event->file = *file;
+    event->address = address;
+    bpf_ringbuf_submit(event, 0);
+    return true;
+}
+
 static __always_inline bool emit_block_event(u32 type, u32 owner, u64 address, u64 size_bytes, u32 site, u32 row) {
     struct mt_block_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
     if (!event) return false;

@@ -37,8 +37,15 @@ struct mm_struct {
     struct uprobes_state uprobes_state;
 };
 
+struct return_instance {
+    unsigned long stack;
+    unsigned long orig_ret_vaddr;
+    struct return_instance* next;
+};
+
 struct uprobe_task {
     unsigned int depth;
+    struct return_instance* return_instances;
 };
 
 typedef struct {
@@ -50,9 +57,24 @@ struct signal_struct {
     int group_exit_code;
 };
 
+struct super_block {
+    __u32 s_dev;
+};
+
+struct inode {
+    unsigned long i_ino;
+    struct super_block* i_sb;
+};
+
+struct file {
+    struct inode* f_inode;
+};
+
 struct vm_area_struct {
     unsigned long vm_start;
     unsigned long vm_end;
+    unsigned long vm_pgoff;
+    struct file* vm_file;
 };
 
 struct task_struct {

@@ -4,8 +4,28 @@
 #include "calls.h"
 #include "kernel_types.h"
 #include "memtrace/abi.h"
+#include "memtrace/unwind_abi.h"
 
 #define WINDOW_BYTES 4096
+
+/* A mapped piece of code of one file, as the walk needs it. */
+struct code_mapping {
+    u64 start;             /* user address */
+    u64 size_bytes;        /* 0: this entry is free */
+    u64 vaddr_minus_start; /* address in the file = user address + this, modulo 2^64 */
+    u64 first_page_vaddr;
+    u32 first_page;
+    u32 page_count;
+    u32 first_rule;
+    u32 state; /* enum mt_unwind_state */
+};
+
+#define CODE_MAPPINGS 4
+
+/* One word an address: address << 16 | rule. It cannot tear, so all cpus share it. */
+struct pc_cache {
+    u64 words[MT_PC_CACHE_WORDS];
+};
 
 /* State of one thread of a target. Below 8 KB: Linux 7.3 refuses larger task storage. */
 struct thread {
@@ -17,8 +37,13 @@ struct thread {
     u64 window_start;      /* user address of window[0] */
     u32 window_size_bytes; /* bytes of the window that can be read as words; 0: none */
     u32 walk_flags;        /* enum mt_site_flags */
-    u64 frame_pointer;     /* the walk's state */
+    u64 pc;                /* the walk's state: where to look up the rule, and the registers there */
     u64 stack_pointer;
+    u64 frame_pointer;
+    u64 trampoline;      /* of return probes; 0: none */
+    u32 code_generation; /* of the owner, when code_mappings was filled */
+    u32 next_code_mapping;
+    struct code_mapping code_mappings[CODE_MAPPINGS];
     u64 hash[2];
     u64 window[WINDOW_BYTES / 8];
 };
@@ -96,3 +121,50 @@ struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 1 << 20);
 } ring SEC(".maps");
+
+/* File -> its unwind table. The user side adds; the kernel side only asks. Full: its code is walked by frame pointer.
+ */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 4096);
+    __type(key, struct mt_file);
+    __type(value, struct mt_unwind_file);
+} unwind_files SEC(".maps");
+
+/* Rows of all tables, one behind the other, two in an element, since elements are 8 bytes apart at least (user).
+ * Written by the user side only. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, u64);
+} unwind_rows SEC(".maps");
+
+/* Page indexes of all tables, two entries in an element; they are numbers of rows (user). Written by the user side
+ * only. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, u64);
+} unwind_pages SEC(".maps");
+
+/* Dictionaries of all tables (user). Written by the user side only. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, struct mt_unwind_rule);
+} unwind_rules SEC(".maps");
+
+/* Owner -> rules of the addresses that it was last seen at; see struct pc_cache. The user side clears. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, MT_PC_CACHES);
+    __type(key, u32);
+    __type(value, struct pc_cache);
+} pc_caches SEC(".maps");

@@ -47,14 +47,6 @@ __noinline int signal_frame_between(struct thread* thread, u64 sp, u64 outer_sp)
     return search.is_found;
 }
 
-/* The address to which the kernel makes hijacked calls return, 0 if this address space has none yet
- * (kernel/events/uprobes.c, get_trampoline_vaddr). */
-static __always_inline u64 return_trampoline(void) {
-    struct task_struct* task = bpf_get_current_task_btf();
-    struct xol_area* area = task->mm->uprobes_state.xol_area;
-    return area ? area->vaddr : 0;
-}
-
 static __always_inline bool is_on_signal_stack(u64 sp) {
     struct task_struct* task = bpf_get_current_task_btf();
     return sp - task->sas_ss_sp < task->sas_ss_size;

@@ -1,76 +1,11 @@
-/* The stack of an allocation and the call site that it names. The walk follows frame pointers; the caller of the
- * allocator is always known (it is what the function returns to). Frames leave the kernel once, when their site is new.
- */
+/* The call site that an allocation's stack names. Frames leave the kernel once, when their site is new. */
 #pragma once
 
-#include "arguments.h"
 #include "config.h"
 #include "events.h"
 #include "maps.h"
 #include "targets.h"
-
-/* Farther up than this a saved frame pointer is data, not a frame. */
-#define FRAME_MAX_BYTES (1ull << 20)
-#define LOWEST_CODE_ADDRESS 0x1000
-
-static __always_inline void add_frame(struct thread* thread, u64 return_address) {
-    u32 index = thread->frame_count;
-    if (index >= MT_MAX_FRAMES) return;
-    thread->frames[index & MT_MAX_FRAMES] = return_address;
-    thread->frame_count = index + 1;
-    u64 first = (thread->hash[0] ^ return_address) * 0xff51afd7ed558ccdull;
-    thread->hash[0] = first ^ (first >> 32);
-    u64 second = (thread->hash[1] + return_address) * 0x9e3779b97f4a7c15ull;
-    thread->hash[1] = second ^ (second >> 29);
-}
-
-/* A word of the user stack, through a window that ends with the page: a page that is present never makes the copy fail.
- */
-static __always_inline bool read_stack_word(struct thread* thread, u64 address, u64* word) {
-    u64 offset = address - thread->window_start;
-    if (offset >= thread->window_size_bytes) {
-        u32 size_bytes = WINDOW_BYTES - ((u32)address & (WINDOW_BYTES - 1));
-        thread->window_start = address;
-        thread->window_size_bytes = 0;
-        /* The mask keeps the verifier's bound: "R2 unbounded memory access". */
-        if (bpf_probe_read_user(thread->window, ((size_bytes - 1) & (WINDOW_BYTES - 1)) + 1, (const void*)address))
-            return false;
-        thread->window_size_bytes = size_bytes;
-        offset = 0;
-    }
-    *word = thread->window[(offset / 8) & (WINDOW_BYTES / 8 - 1)];
-    return true;
-}
-
-static long walk_frame(u32 index, struct thread** context) {
-    struct thread* thread = *context;
-    u64 frame = thread->frame_pointer, caller_frame, return_address;
-    if ((frame & 7) || frame < thread->stack_pointer || frame - thread->stack_pointer > FRAME_MAX_BYTES) return 1;
-    if (!read_stack_word(thread, frame, &caller_frame)) return 1;
-    if (!read_stack_word(thread, frame + 8, &return_address) || return_address < LOWEST_CODE_ADDRESS) return 1;
-    if (thread->frame_count >= max_stack) {
-        thread->walk_flags |= MT_SITE_STACK_TRUNCATED;
-        return 1;
-    }
-    add_frame(thread, return_address);
-    thread->stack_pointer = frame + 16;
-    thread->frame_pointer = caller_frame;
-    return 0;
-}
-
-/* Fills thread->frames: `caller`, then what the chain of frame pointers from `frame` gives. `sp` is the caller's. */
-__noinline int walk_stack(struct thread* thread, u64 caller, u64 sp, u64 frame) {
-    if (!thread) return 0;
-    thread->frame_count = 0;
-    thread->walk_flags = 0;
-    thread->window_size_bytes = 0;
-    thread->hash[0] = thread->hash[1] = 0;
-    thread->stack_pointer = sp;
-    thread->frame_pointer = frame;
-    add_frame(thread, caller);
-    bpf_loop(MT_MAX_FRAMES, walk_frame, &thread, 0);
-    return 0;
-}
+#include "unwind.h"
 
 /* Sends the stack of thread->frames as that of `site`. */
 static __always_inline bool emit_site(struct thread* thread, u32 site) {

@@ -17,11 +17,14 @@ typedef unsigned long long mt_u64;
 #endif
 
 enum mt_limits {
-    MT_MAX_ROWS = 256,    /* rows of the table of allocators; a row's number is its probes' cookie */
-    MT_MAX_FRAMES = 127,  /* frames of one stack */
-    MT_MAX_CALLS = 16,    /* allocator calls in flight on one thread */
-    MT_MAX_OWNERS = 4096, /* address spaces that one session can tell apart; owner 0 is "none" */
-    MT_LIVE_WINDOW = 8,   /* slots in which a block of the live table can be */
+    MT_MAX_ROWS = 256,      /* rows of the table of allocators; a row's number is its probes' cookie */
+    MT_MAX_FRAMES = 127,    /* frames of one stack */
+    MT_MAX_CALLS = 16,      /* allocator calls in flight on one thread */
+    MT_MAX_OWNERS = 4096,   /* address spaces that one session can tell apart; owner 0 is "none" */
+    MT_LIVE_WINDOW = 8,     /* slots in which a block of the live table can be */
+    MT_UNWIND_SEGMENTS = 2, /* executable segments of a file that can be told apart */
+    MT_PC_CACHES = 64,      /* owners that have a cache of unwind rules */
+    MT_PC_CACHE_WORDS = 4096,
 };
 
 /* What a function of the table of allocators does. */
@@ -80,9 +83,12 @@ struct mt_owner {
     mt_u64 first_seen_ns; /* CLOCK_MONOTONIC */
     mt_u64 ended_ns;      /* 0 while it lives */
     mt_u32 exit_code;     /* as wait(2) reports it; 0 when exec ended it */
+    mt_u32
+        code_generation;  /* the user side adds 1 when code was mapped over other code: what is cached of it is stale */
     mt_u32 fallback_site; /* the call site "stack unknown" of this owner, 0 until it is needed */
+    mt_u32 reserved_word;
     mt_u64 counters[MT_COUNTERS];
-    mt_u64 reserved[10];
+    mt_u64 reserved[9];
 };
 
 /* Values of mt_target.armed. */
@@ -106,9 +112,14 @@ struct mt_site_key {
 };
 
 enum mt_site_flags {
-    MT_SITE_STACK_TRUNCATED = 1, /* the stack has more frames than were recorded */
-    MT_SITE_STACK_UNKNOWN = 2,   /* the stack could not be recorded */
-    MT_SITE_READY = 4,           /* the key is complete */
+    MT_SITE_STACK_TRUNCATED = 1,     /* the stack has more frames than were recorded */
+    MT_SITE_STACK_UNKNOWN = 2,       /* the stack could not be recorded */
+    MT_SITE_READY = 4,               /* the key is complete */
+    MT_SITE_STACK_NO_TABLE = 8,      /* the walk met code whose unwind table was not there yet */
+    MT_SITE_STACK_NO_CFI = 16,       /* ... code without CFI whose frame pointer leads nowhere */
+    MT_SITE_STACK_UNREADABLE = 32,   /* ... stack memory that could not be read */
+    MT_SITE_STACK_UNSUPPORTED = 64,  /* ... CFI that the tables cannot say */
+    MT_SITE_STACK_NO_PROGRESS = 128, /* ... a frame that is not above the one before */
 };
 
 /* Value of the map `sites`: sums of one call site. Index 0 is not used. live = allocated - freed.
@@ -152,6 +163,7 @@ enum mt_event_type {
     MT_EVENT_FREE = 9,         /* ... */
     MT_EVENT_OWNER = 10,       /* struct mt_process_event: an address space was seen for the first time */
     MT_EVENT_EXEC = 11,        /* ... exec ended one; owner is the old one, 0 if none was seen */
+    MT_EVENT_FILE = 13,        /* struct mt_file_event: the walk met a file that has no unwind table */
     MT_EVENT_EXIT = 12,        /* ... a target's last thread ended */
 };
 
@@ -197,6 +209,41 @@ struct mt_process_event {
     mt_u32 reserved;
 };
 
+/* Key of the map `unwind_files`: a file as the kernel sees it. */
+struct mt_file {
+    mt_u64 device; /* dev_t of the kernel: major << 20 | minor */
+    mt_u64 inode;
+};
+
+/* Value of mt_unwind_file.state. */
+enum mt_unwind_state {
+    MT_UNWIND_ASKED_FOR = 1, /* the user side was told and has not answered */
+    MT_UNWIND_READY = 2,
+    MT_UNWIND_NO_CFI = 3, /* the file has no usable CFI: its code is walked by frame pointer */
+};
+
+struct mt_unwind_segment {
+    mt_u64 file_offset;
+    mt_u64 size_bytes;
+    mt_u64 vaddr;
+};
+
+/* Value of the map `unwind_files`: where the table of a file is (memtrace/unwind_abi.h says what is in it). */
+struct mt_unwind_file {
+    mt_u32 state;      /* enum mt_unwind_state */
+    mt_u32 first_page; /* index in `unwind_pages` of the table's page index; its rows are numbered absolutely */
+    mt_u32 page_count;
+    mt_u32 first_rule; /* index in `unwind_rules` of the table's dictionary */
+    mt_u64 first_page_vaddr;
+    struct mt_unwind_segment segments[MT_UNWIND_SEGMENTS]; /* executable ones; size 0: none */
+};
+
+struct mt_file_event {
+    struct mt_event header;
+    struct mt_file file;
+    mt_u64 address; /* of code in the file */
+};
+
 #ifdef __cplusplus
 #define MT_ASSERT_SIZE(type, size) static_assert(sizeof(type) == (size), #type)
 #else
@@ -213,3 +260,6 @@ MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
 MT_ASSERT_SIZE(struct mt_mapping_event, 80);
 MT_ASSERT_SIZE(struct mt_block_event, 48);
 MT_ASSERT_SIZE(struct mt_process_event, 32);
+MT_ASSERT_SIZE(struct mt_file, 16);
+MT_ASSERT_SIZE(struct mt_unwind_file, 72);
+MT_ASSERT_SIZE(struct mt_file_event, 48);

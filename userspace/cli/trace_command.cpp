@@ -57,7 +57,7 @@ StartRecord start_record(std::span<const char* const> arguments, AttachRung rung
             .kernel = system.release,
             .args = {arguments.begin(), arguments.end()},
             .attach = std::string(rung_name(rung)),
-            .unwinder = "fp"};
+            .unwinder = "cfi"};
 }
 
 /// One session from the first probe to the last report.

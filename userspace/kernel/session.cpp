@@ -12,6 +12,7 @@
 
 #include "kernel/load_error.hpp"
 #include "kernel/tables.hpp"
+#include "kernel/unwind_tables.hpp"
 #include "memtrace.skel.h"
 #include "probes/allocators.hpp"
 
@@ -53,6 +54,7 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options) {
     bpf_map__set_max_entries(skeleton.maps.sites, max_sites + MT_MAX_OWNERS);
     bpf_map__set_max_entries(skeleton.maps.sites_by_key, max_sites);
     bpf_map__set_max_entries(skeleton.maps.ring, options.ring_size_bytes);
+    UnwindTables::configure(skeleton, UnwindCapacity{});
 }
 
 int hand_over(EventSink& sink, const void* data) {
@@ -79,6 +81,9 @@ int hand_over(EventSink& sink, const void* data) {
         case MT_EVENT_EXEC:
         case MT_EVENT_EXIT:
             sink.on_process(*static_cast<const mt_process_event*>(data));
+            break;
+        case MT_EVENT_FILE:
+            sink.on_file(*static_cast<const mt_file_event*>(data));
             break;
         case MT_EVENT_NONE:
             break;
@@ -141,6 +146,9 @@ Result<void> Session::map_tables() {
     if (!blocks) return std::move(blocks).error();
     tables_ = std::make_unique<Tables>(
         Tables{std::move(owners).value(), std::move(sites).value(), std::move(blocks).value()});
+    auto unwind_tables = UnwindTables::map(*skeleton_, UnwindCapacity{});
+    if (!unwind_tables) return std::move(unwind_tables).error();
+    unwind_tables_ = std::move(unwind_tables).value();
     return {};
 }
 
@@ -173,6 +181,21 @@ void Session::remove_target(pid_t pid) {
         __atomic_and_fetch(&tables_->owners.values()[target.owner].flags, ~static_cast<mt_u32>(MT_OWNER_ARMED),
                            __ATOMIC_ACQ_REL);
     bpf_map__delete_elem(skeleton_->maps.targets, &pid, sizeof pid, 0);
+}
+
+Result<void> Session::add_unwind_table(const mt_file& file, const UnwindTable& table,
+                                       std::span<const CodeSegment> segments) {
+    return unwind_tables_->add(file, table, segments);
+}
+
+Result<void> Session::add_file_without_cfi(const mt_file& file) {
+    return unwind_tables_->add_without_cfi(file);
+}
+
+void Session::forget_code(uint32_t owner) {
+    if (owner >= MT_MAX_OWNERS) return;
+    unwind_tables_->clear_cache(owner);
+    __atomic_add_fetch(&tables_->owners.values()[owner].code_generation, 1, __ATOMIC_ACQ_REL);
 }
 
 void Session::arm() {

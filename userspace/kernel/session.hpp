@@ -18,11 +18,15 @@
 #include "kernel/links.hpp"
 #include "memtrace/abi.h"
 #include "probes/resolve.hpp"
+#include "unwind/elf_image.hpp"
+#include "unwind/unwind_table.hpp"
 
 struct memtrace_bpf;
 struct ring_buffer;
 
 namespace memtrace {
+
+class UnwindTables;
 
 struct SessionOptions {
     std::optional<AttachRung> rung;  // none: the first that the kernel has
@@ -55,6 +59,13 @@ class Session {
     Result<void> add_target(pid_t pid, mt_target_state state);
     /// Address spaces that are seen later are no targets; the current one is disarmed.
     void remove_target(pid_t pid);
+
+    /// Code of `file` is walked by `table` from now on; see UnwindTables::add.
+    Result<void> add_unwind_table(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments);
+    /// Code of `file` is walked by frame pointer.
+    Result<void> add_file_without_cfi(const mt_file& file);
+    /// Code was mapped over other code of the process: what is cached of it is forgotten.
+    void forget_code(uint32_t owner);
 
     /// Recording starts, for all targets at once. All links must stand.
     void arm();
@@ -93,6 +104,7 @@ class Session {
     std::unique_ptr<memtrace_bpf, Deleter> skeleton_;
     std::unique_ptr<ring_buffer, Deleter> ring_;
     std::unique_ptr<Tables> tables_;
+    std::unique_ptr<UnwindTables> unwind_tables_;
     EventSink* sink_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include "reports/leak_report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace memtrace {
@@ -12,6 +13,22 @@ std::vector<BlockEntry> block_entries(const std::vector<Block>& blocks, uint64_t
     for (const Block& block : blocks)
         entries.push_back({block.address, block.size_bytes, now_ns - std::min(now_ns, block.birth_ns)});
     return entries;
+}
+
+/// What the kernel side noted of the walk, else what is known of the names.
+std::optional<std::string> stack_error(const SiteFigures& figures, SiteNames& names) {
+    constexpr std::array reasons = {
+        std::pair{MT_SITE_STACK_UNKNOWN, "stack not recorded"},
+        std::pair{MT_SITE_STACK_TRUNCATED, "more frames than --max-stack"},
+        std::pair{MT_SITE_STACK_NO_TABLE, "walked before the unwind table of a new library was there"},
+        std::pair{MT_SITE_STACK_NO_CFI, "code without unwind information and without frame pointers"},
+        std::pair{MT_SITE_STACK_UNREADABLE, "stack memory could not be read"},
+        std::pair{MT_SITE_STACK_UNSUPPORTED, "unwind information of an unsupported kind"},
+        std::pair{MT_SITE_STACK_NO_PROGRESS, "a frame that is not above the one before"},
+    };
+    for (const auto& [flag, reason] : reasons)
+        if (figures.flags & static_cast<uint32_t>(flag)) return reason;
+    return names.stack_error(figures.site);
 }
 
 SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowNames& row_names) {
@@ -29,7 +46,7 @@ SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowName
     entry.growth_since_baseline_bytes = figures.growth_since_baseline_bytes;
     entry.allocated_since_previous_bytes = figures.allocated_since_previous_bytes;
     entry.ages = figures.ages;
-    entry.stack_error = names.stack_error(figures.site);
+    entry.stack_error = stack_error(figures, names);
     entry.frames = names.frames(figures.site);
     return entry;
 }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sys/sysmacros.h>
+
 #include <ctime>
 
 #include "base/log.hpp"
@@ -33,6 +35,19 @@ ProcessRecord process_record(const Target& target, std::string event) {
     record.runtimes.assign(target.families.begin(), target.families.end());
     if (target.exit_code) record.reason = describe_end(*target.exit_code);
     return record;
+}
+
+/// The kernel's own dev_t (include/linux/kdev_t.h), which is not what makedev(3) gives.
+uint64_t kernel_device(uint64_t device) {
+    return uint64_t{major(device)} << 20 | minor(device);
+}
+
+Result<void> load_table_of(Session& session, const mt_file& file, int fd) {
+    auto table = build_unwind_table(fd, -1, UnwindRows::call_sites);
+    if (!table) return session.add_file_without_cfi(file);
+    auto image = ElfImage::open(fd);
+    if (!image) return session.add_file_without_cfi(file);
+    return session.add_unwind_table(file, *table, image->code_segments());
 }
 
 Error no_allocator_error(const ProcessInfo& process, const std::vector<std::string>& looked_at) {
@@ -96,11 +111,20 @@ Result<void> Tracer::attach_mappings(Target& target, std::vector<std::string>& l
     return {};
 }
 
+/// Before the code runs, where it can be: a stack that meets it earlier is walked by frame pointer.
+void Tracer::load_unwind_table(const FileIdentity& identity, int fd, const std::string& name) {
+    if (!files_with_tables_.insert(identity).second) return;
+    const mt_file file{.device = kernel_device(identity.device), .inode = identity.inode};
+    auto loaded = load_table_of(*session_, file, fd);
+    if (!loaded) log_warning(fmt::format("{}: {}: {}", name, loaded.error().what, loaded.error().why));
+}
+
 Result<void> Tracer::attach_mapping(Target& target, const Mapping& mapping) {
     const FileIdentity identity = identity_of(mapping);
-    if (!target.probes.contains(identity)) {
-        const ProbedFile* known = probe_cache_.find_known(identity);
-        if (known && known->points.empty()) return {};
+    const ProbedFile* known = probe_cache_.find_known(identity);
+    const bool is_done =
+        known && files_with_tables_.contains(identity) && (known->points.empty() || target.probes.contains(identity));
+    if (!is_done) {
         auto fd = open_mapped_file(target.process.pid, mapping);
         if (!fd) {
             log_warning(fd.error().what + ": " + fd.error().why);
@@ -114,6 +138,7 @@ Result<void> Tracer::attach_mapping(Target& target, const Mapping& mapping) {
 }
 
 Result<void> Tracer::attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name) {
+    load_unwind_table(identity, fd, name);
     if (target.probes.contains(identity)) return {};
     const ProbedFile& file = probe_cache_.find(identity, fd, name);
     if (file.points.empty()) return {};
@@ -141,6 +166,8 @@ void Tracer::read_mapping_events(uint64_t at_least_until_ns) {
         const auto found = targets_.find(event.pid);
         if (found == targets_.end()) continue;
         stack_store_.add_mapping(event.pid, event.mapping, event.time_ns);
+        for (const uint32_t owner : found->second.owners)
+            session_->forget_code(owner);
         if (!event.mapping.has_file() || found->second.exit_code) continue;
         auto attached = attach_mapping(found->second, event.mapping);
         // A process that ends while its library is attached is no loss: nothing of it runs any more.
@@ -162,6 +189,19 @@ bool Tracer::is_allocator_code(const Target& target, uint64_t address) const {
     for (const Mapping& mapping : target.allocator_mappings)
         if (address >= mapping.start && address < mapping.end) return true;
     return false;
+}
+
+/// A file that the kernel knows by other numbers than /proc/PID/maps, or one that was mapped a moment ago.
+void Tracer::on_file(const mt_file_event& event) {
+    auto mappings = read_mappings(static_cast<pid_t>(event.header.tgid));
+    if (!mappings) return;
+    for (const Mapping& mapping : *mappings) {
+        if (event.address < mapping.start || event.address >= mapping.end || !mapping.has_file()) continue;
+        auto fd = open_mapped_file(static_cast<pid_t>(event.header.tgid), mapping);
+        auto loaded = fd ? load_table_of(*session_, event.file, fd->get()) : session_->add_file_without_cfi(event.file);
+        if (!loaded) log_warning(fmt::format("{}: {}: {}", mapping.path, loaded.error().what, loaded.error().why));
+        return;
+    }
 }
 
 void Tracer::on_mapping(const mt_mapping_event& event) {

@@ -91,8 +91,10 @@ class Tracer : private EventSink, public SiteNames {
     void on_mapping(const mt_mapping_event& event) override;
     void on_block(const mt_block_event& event) override;
     void on_process(const mt_process_event& event) override;
+    void on_file(const mt_file_event& event) override;
 
     Result<void> attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name);
+    void load_unwind_table(const FileIdentity& identity, int fd, const std::string& name);
     Result<void> attach_mapping(Target& target, const Mapping& mapping);
     Result<void> attach_mappings(Target& target, std::vector<std::string>& looked_at);
     void read_mapping_events(uint64_t at_least_until_ns);
@@ -102,6 +104,7 @@ class Tracer : private EventSink, public SiteNames {
     std::unique_ptr<Session> session_;
     MappingEvents mapping_events_;
     ProbeCache probe_cache_;
+    std::set<FileIdentity> files_with_tables_;
     StackStore stack_store_;
     MappingLedger mapping_ledger_;
     std::map<pid_t, Target> targets_;

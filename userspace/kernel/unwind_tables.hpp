@@ -1,0 +1,64 @@
+// The unwind tables in the kernel: one a file for the whole machine, appended to three arrays that the programs read.
+// For Session only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/result.hpp"
+#include "kernel/map_view.hpp"
+#include "memtrace/abi.h"
+#include "memtrace/unwind_abi.h"
+#include "unwind/elf_image.hpp"
+#include "unwind/unwind_table.hpp"
+
+struct memtrace_bpf;
+
+namespace memtrace {
+
+/// Room for tables: rows take 4 bytes, of which code needs 1 to 13 KB a megabyte (../research: 157,000 rows are a whole
+/// compiler with its libraries).
+struct UnwindCapacity {
+    uint32_t rows = 1u << 20;
+    uint32_t pages = 1u << 18;  // of 4 KB of code
+    uint32_t rules = 1u << 14;
+};
+
+class UnwindTables {
+  public:
+    /// Sizes the maps; before the load.
+    static void configure(memtrace_bpf& skeleton, const UnwindCapacity& capacity);
+    /// After the load.
+    static Result<std::unique_ptr<UnwindTables>> map(memtrace_bpf& skeleton, const UnwindCapacity& capacity);
+
+    /// Loads the table of `file`, whose executable segments are `segments`. No room: the Error says so, and the file's
+    /// code is walked by frame pointer.
+    Result<void> add(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments);
+    /// The file has no usable CFI.
+    Result<void> add_without_cfi(const mt_file& file);
+    /// What `owner` has cached is stale.
+    void clear_cache(uint32_t owner);
+
+  private:
+    UnwindTables(int files_fd, MappedArray<uint32_t> rows, MappedArray<uint32_t> pages,
+                 MappedArray<mt_unwind_rule> rules, MappedArray<uint64_t> pc_words)
+        : files_fd_(files_fd),
+          rows_(std::move(rows)),
+          pages_(std::move(pages)),
+          rules_(std::move(rules)),
+          pc_words_(std::move(pc_words)) {}
+    bool has_room(const UnwindTable& table) const;
+    Result<void> publish(const mt_file& file, const mt_unwind_file& value);
+
+    int files_fd_;
+    MappedArray<uint32_t> rows_;
+    MappedArray<uint32_t> pages_;
+    MappedArray<mt_unwind_rule> rules_;
+    MappedArray<uint64_t> pc_words_;
+    size_t used_rows_ = 0;
+    size_t used_pages_ = 0;
+    size_t used_rules_ = 0;
+};
+
+}  // namespace memtrace
