@@ -60,7 +60,7 @@ TEST_CASE("without options the defaults of the contract hold", "[cli]") {
     CHECK(options.min_size_bytes == 0);
     CHECK(options.max_size_bytes == UINT64_MAX);
     CHECK(options.max_live_blocks == 1048576);
-    CHECK(options.max_sites == 65536);
+    CHECK(options.max_sites == 131072);
     CHECK(options.ring_size_bytes == 8 * 1024 * 1024);
     CHECK(options.max_stack_frames == 127);
     CHECK(options.output_path.empty());

@@ -44,7 +44,7 @@ struct Options {
 
     AttachChoice attach = AttachChoice::best;
     uint32_t max_live_blocks = 1u << 20;
-    uint32_t max_sites = 1u << 16;
+    uint32_t max_sites = 1u << 17;
     uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
     uint32_t max_stack_frames = 127;      // 1 to MT_MAX_FRAMES
 };

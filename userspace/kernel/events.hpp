@@ -17,8 +17,8 @@ class EventSink {
     virtual void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) = 0;
     virtual void on_mapping(const mt_mapping_event& event) = 0;
     virtual void on_block(const mt_block_event& event) = 0;
-    /// The walk met a file without an unwind table.
-    virtual void on_file(const mt_file_event& event) = 0;
+    /// The walk met a file without an unwind table; unanswered, its code is walked by frame pointer.
+    virtual void on_file(const mt_file_event& event) { (void)event; }
     virtual void on_process(const mt_process_event& event) = 0;
 };
 

@@ -31,7 +31,7 @@ class UnwindTables;
 struct SessionOptions {
     std::optional<AttachRung> rung;  // none: the first that the kernel has
     uint32_t max_live_blocks = 1u << 20;
-    uint32_t max_sites = 1u << 16;
+    uint32_t max_sites = 1u << 17;
     uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
     uint32_t max_stack_frames = MT_MAX_FRAMES;
     uint64_t min_size_bytes = 0;
