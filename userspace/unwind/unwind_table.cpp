@@ -19,15 +19,16 @@ bool is_special(mt_u16 rule) {
     return (rule & MT_UNWIND_SPECIAL) != 0;
 }
 
-/// Drops plain rows in which no call can end: the row before takes their addresses, and nobody asks for them.
+/// Drops plain rows in which no call can end: the row before takes their addresses, and nobody asks for them. The first
+/// row stays, for the table starts with it.
 std::vector<UnwindRow> call_site_rows(const std::vector<UnwindRow>& rows, uint64_t base_vaddr, const ElfImage& image) {
     std::vector<UnwindRow> kept;
     CallScanner scanner(image);
     for (size_t index = 0; index < rows.size(); ++index) {
         const UnwindRow& row = rows[index];
         if (!kept.empty() && kept.back().rule == row.rule) continue;
-        const bool is_last = index + 1 == rows.size();
-        if (!is_special(row.rule) && !is_last &&
+        const bool is_bound = index == 0 || index + 1 == rows.size();
+        if (!is_bound && !is_special(row.rule) &&
             !scanner.may_end_call(base_vaddr + row.offset, base_vaddr + rows[index + 1].offset))
             continue;
         kept.push_back(row);
