@@ -159,6 +159,9 @@ Result<void> LiveSession::add_targets() {
 }
 
 Result<void> LiveSession::begin_recording() {
+    tracer_->arm();
+    reporter_.emplace(options_, *tracer_, output_);
+    // Who reads that a process is attached may count on every allocation from then on.
     std::vector<std::string> names;
     for (const auto& [pid, target] : tracer_->targets()) {
         const bool is_command = command_ && command_->pid() == pid;
@@ -166,8 +169,6 @@ Result<void> LiveSession::begin_recording() {
                                    : fmt::format("{}[{}]", target.process.comm, pid));
         if (!is_command) on_record(tracer_->attach_record(pid));
     }
-    tracer_->arm();
-    reporter_.emplace(options_, *tracer_, output_);
     log_info(fmt::format("attached to {}; what was allocated before is not seen; ^C ends with a last report",
                          fmt::join(names, ", ")));
     if (command_)
