@@ -166,7 +166,7 @@ Result<void> ElfFile::append_functions(uint32_t section_type, std::vector<Functi
 
 Result<std::vector<FunctionSymbol>> ElfFile::functions() const {
     std::vector<FunctionSymbol> functions;
-    for (const uint32_t section_type : {SHT_DYNSYM, SHT_SYMTAB})
+    for (const uint32_t section_type : {uint32_t{SHT_DYNSYM}, uint32_t{SHT_SYMTAB}})
         if (auto appended = append_functions(section_type, functions); !appended) return appended.error();
     return functions;
 }
