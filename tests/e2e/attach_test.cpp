@@ -22,7 +22,8 @@ using Blocks = std::map<std::string, uint64_t>;
 
 Blocks blocks_held(const std::string& answer) {
     Blocks blocks;
-    for (const Json& block : Json::parse(answer).at("blocks"))
+    const Json parsed = Json::parse(answer);
+    for (const Json& block : parsed.at("blocks"))
         blocks[block.at(0)] = block.at(1);
     return blocks;
 }
@@ -48,22 +49,25 @@ void check_one_attach(Workload& churner, const std::string& rung) {
     const Json report = memtrace.report();
     churner.child().write_line("resume");
     const Blocks reported = blocks_reported(report);
-    CHECK(reported.size() == report.at("heap").at("live_blocks"));
-    for (const auto& [address, size_bytes] : reported) {
-        INFO("block " << address << " of " << size_bytes << " bytes");
-        const auto found = held.find(address);
-        REQUIRE(found != held.end());
-        REQUIRE(found->second == size_bytes);
-    }
     INFO(report.at("accuracy").dump());
     CHECK(report.at("accuracy").at("complete") == true);
+    CHECK(reported.size() == report.at("heap").at("live_blocks"));
+    std::string not_held;
+    for (const auto& [address, size_bytes] : reported) {
+        const auto found = held.find(address);
+        if (found != held.end() && found->second == size_bytes) continue;
+        not_held += address + " of " + std::to_string(size_bytes) + " bytes\n";
+    }
+    REQUIRE(not_held == "");
     CHECK(memtrace.stop().status == 0);
 }
 
+/// 200 in all. A perf probe takes 100 ms to detach, so that rung has few.
 int attach_count(const std::string& rung) {
     const char* chosen = std::getenv("MEMTRACE_TEST_ATTACHES");
     if (chosen != nullptr) return std::atoi(chosen);
-    return rung == "perf" ? 3 : 200;  // a perf probe takes 100 ms to detach
+    if (rung == "perf") return 4;
+    return rung == "session" ? 100 : 96;
 }
 
 void check_pids_are_told_apart(Workload& first, Workload& second) {
@@ -100,8 +104,10 @@ TEST_CASE("libraries that are opened after the attach are traced", "[e2e][attach
         Workload workload(workload_path("late_cases"));
         Memtrace memtrace(on_demand(rung, workload.pid()));
         memtrace.wait_attached();
-        for (int i = 0; i < 3; ++i)
-            check_truth(workload.go(), memtrace.report());
+        for (int i = 0; i < 3; ++i) {
+            const Json truth = workload.go();
+            check_truth(truth, memtrace.report());
+        }
         // Probes of a library that has just been mapped follow within a moment; its malloc is libc's, and counted.
         std::this_thread::sleep_for(std::chrono::seconds(1));
         const Json truth = workload.go();
@@ -148,7 +154,8 @@ TEST_CASE("a process whose name is no UTF-8 is reported", "[e2e][attach]") {
     SECTION("as JSON") {
         Memtrace memtrace(on_demand("session", workload.pid()));
         memtrace.wait_attached();
-        check_truth(workload.go(), memtrace.report());
+        const Json truth = workload.go();
+        check_truth(truth, memtrace.report());
         CHECK(memtrace.stop().status == 0);
     }
     SECTION("as text") {

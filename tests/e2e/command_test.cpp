@@ -44,7 +44,7 @@ CommandRun run_command(std::vector<std::string> options) {
     Finished finished = run_to_end(arguments);
     CommandRun run{finished.status, finished.output, finished.errors, parse_lines(file_text(file))};
     for (const Json& record : run.records)
-        if (record.at("type") == "report") check_laws(record);
+        if (record.at("type") == "report") check_laws(record, true);
     return run;
 }
 

@@ -37,7 +37,7 @@ struct MemtraceEnd {
 class Memtrace {
   public:
     /// Starts `memtrace ARGUMENTS... --format json`.
-    explicit Memtrace(std::vector<std::string> arguments, std::vector<std::string> environment = {});
+    explicit Memtrace(const std::vector<std::string>& arguments);
 
     Child& child() { return child_; }
     /// Returns when it says on stderr that it is attached; throws RungMissing when it ends with status 69.
@@ -54,13 +54,14 @@ class Memtrace {
 
   private:
     Child child_;
+    bool shows_all_sites_;
 };
 
 /// Options of a session that reports only when it is told to, with every call site.
 std::vector<std::string> on_demand(const std::string& rung, pid_t pid);
 
-/// `report` keeps the laws of every report.
-void check_laws(const Json& report);
+/// `report` keeps the laws of every report. `has_all_sites`: nothing was asked to be left out.
+void check_laws(const Json& report, bool has_all_sites);
 /// `report` shows exactly what the workload says that it did, and lost nothing.
 void check_truth(const Json& truth, const Json& report);
 /// Sums of the heap sites whose first frame is `function`.
