@@ -208,6 +208,40 @@ int main() {
     CHECK(store.frames(2)[0].function == "inner(int)");
 }
 
+TEST_CASE("what an exec started and what died at once is named by the events of its process", "[symbols]") {
+    const TemporaryFolder folder;
+    Host host(folder.compile("host", host_source(folder), "-O1"));
+    const pid_t pid = host.program.pid();
+    const auto mappings = read_mappings(pid);
+    REQUIRE(mappings);
+    StackStore store;
+    store.add_address_space(1, pid);
+    for (const Mapping& mapping : *mappings)
+        store.add_mapping(pid, mapping, now_ns());
+    const uint64_t time_ns = now_ns();
+    host.program.end();
+    store.end_address_space(1);
+    store.add_address_space(2, pid);
+    store.record_stack(1, 2, host.stack, time_ns);
+    REQUIRE(store.frames(1).size() == 2);
+    CHECK(store.frames(1)[0].function == "inner(int)");
+}
+
+TEST_CASE("sites that differ in one place of the code have different ids", "[symbols]") {
+    const TemporaryFolder folder;
+    Host host(folder.compile("host", host_source(folder), "-O1"));
+    StackStore store;
+    store.add_address_space(owner, host.program.pid());
+    const std::vector<uint64_t> other{host.stack[0] + 1, host.stack[1]};
+    const std::vector<uint64_t> shorter{host.stack[0]};
+    store.record_stack(1, owner, host.stack, now_ns());
+    store.record_stack(2, owner, other, now_ns());
+    store.record_stack(3, owner, shorter, now_ns());
+    CHECK(store.site_id(1, "heap", "malloc"));
+    CHECK(store.site_id(1, "heap", "malloc") != store.site_id(2, "heap", "malloc"));
+    CHECK(store.site_id(1, "heap", "malloc") != store.site_id(3, "heap", "malloc"));
+}
+
 TEST_CASE("a site's id is the same in every run and tells sites apart", "[symbols]") {
     const TemporaryFolder folder;
     for (const char* flags : {"-O1", "-O1 -Wl,--build-id=none"}) {
