@@ -15,8 +15,8 @@ class Act {
   public:
     Act(void* block) : object_(block), call_([](void* object) { return object; }) {}
     template <typename Callable>
-        requires(std::is_invocable_r_v<void*, Callable&> && !std::is_same_v<std::remove_cvref_t<Callable>, Act>)
-    Act(Callable&& callable)
+    requires(std::is_invocable_r_v<void*, Callable&> && !std::is_same_v<std::remove_cvref_t<Callable>, Act>)
+        Act(Callable&& callable)
         : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))), call_([](void* object) {
               return static_cast<void*>((*static_cast<std::remove_reference_t<Callable>*>(object))());
           }) {}

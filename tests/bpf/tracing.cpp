@@ -163,9 +163,17 @@ void Tracing::attach(const std::vector<OwnProbe>& probes) {
     attach_file(own_path, own_points(probes));
 }
 
+void Tracing::attach_to_all(const std::vector<OwnProbe>& probes) {
+    attach_for(own_path, own_points(probes), 0);
+}
+
 void Tracing::attach_file(const std::string& path, const std::vector<ProbePoint>& points) {
+    attach_for(path, points, target_.pid());
+}
+
+void Tracing::attach_for(const std::string& path, const std::vector<ProbePoint>& points, pid_t pid) {
     const Fd fd = open_file(path);
-    probes_.push_back(value_of(session_->attach(fd.get(), points, target_.pid())));
+    probes_.push_back(value_of(session_->attach(fd.get(), points, pid)));
 }
 
 void Tracing::add_target(mt_target_state state) {

@@ -120,6 +120,8 @@ class Tracing {
     TargetProcess& target() { return target_; }
     Session& session() { return *session_; }
     void attach(const std::vector<OwnProbe>& probes);
+    /// Not for the target only.
+    void attach_to_all(const std::vector<OwnProbe>& probes);
     void attach_file(const std::string& path, const std::vector<ProbePoint>& points);
     void add_target(mt_target_state state);
     void run(Step step) { target_.run(step); }
@@ -128,6 +130,8 @@ class Tracing {
     Events drain();
 
   private:
+    void attach_for(const std::string& path, const std::vector<ProbePoint>& points, pid_t pid);
+
     TargetProcess target_;
     std::unique_ptr<Session> session_;
     std::vector<FileProbes> probes_;
