@@ -7,7 +7,7 @@ usage_if_asked "$@"
 packages=(
   g++ make cmake ninja-build pkg-config ca-certificates git
   clang bpftool libbpf-dev
-  libelf-dev libdw-dev zlib1g-dev libzydis-dev libzycore-dev libiberty-dev
+  libelf-dev libdw-dev zlib1g-dev libzydis-dev libzycore-dev libiberty-dev libmd-dev
   libcli11-dev libfmt-dev nlohmann-json3-dev
 )
 case "${1:-build}" in

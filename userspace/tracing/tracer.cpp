@@ -79,6 +79,8 @@ Result<void> Tracer::add_process(pid_t pid) {
     // A library that was loaded while the list was read has sent its event meanwhile.
     if (attached) read_mapping_events(monotonic_now_ns());
     if (attached && target.families.empty()) attached = no_allocator_error(target.process, looked_at);
+    // Read while the process lives: it may end before its first event is seen.
+    if (attached) stack_store_.add_process(pid);
     if (attached) attached = session_->add_target(pid, MT_TARGET_ARMED);
     if (!attached) targets_.erase(pid);
     return attached;
@@ -250,11 +252,13 @@ void Tracer::on_process(const mt_process_event& event) {
         case MT_EVENT_EXEC:
             if (event.header.owner) session_->release_blocks(event.header.owner);
             mapping_ledger_.end_owner(event.header.owner);
+            stack_store_.end_address_space(event.header.owner);
             finish_exec(target);
             listener_->on_record(process_record(target, "exec"));
             break;
         case MT_EVENT_EXIT:
             target.exit_code = event.exit_code;
+            stack_store_.end_address_space(event.header.owner);
             listener_->on_record(process_record(target, "exit"));
             listener_->on_exit(target.process.pid);
             break;
