@@ -111,6 +111,22 @@ TEST_CASE("what another thread has mapped meanwhile is not taken by a failed mun
     check_identity(events.ledger);
 }
 
+TEST_CASE("nor is what another thread has mapped over the start or the end of the range", "[heap]") {
+    Events events;
+    events.map(2, 6, 5);
+    events.unmap(2, 6);
+    for (const uint64_t first_page : {0, 6}) {
+        mt_mapping_event other = events.event(MT_EVENT_MAP, first_page, 4, 6);
+        other.header.tid = 11;
+        events.ledger.apply(other, false);
+    }
+    events.unmap_failed();
+    CHECK(events.live_pages(5) == 2);
+    CHECK(events.live_pages(6) == 8);
+    CHECK(events.only_mapping(5)->address == base + 4 * page);
+    check_identity(events.ledger);
+}
+
 TEST_CASE("only a munmap of the program counts as unknown, once a call", "[heap]") {
     Events events;
     events.map(0, 4, 5);
