@@ -107,7 +107,7 @@ TEST_CASE("instructions that cannot be end a function with no CFI, and are count
         {0x3f},                                                    // no such instruction
         {DW_CFA_restore_state},                                    // nothing was remembered
         {DW_CFA_def_cfa_expression, 0x7f},                         // longer than the function's entry
-        {DW_CFA_set_loc, 0, 0, 0xe0, 0xff},                        // backwards
+        {DW_CFA_set_loc, 0, 0, 0x80, 0xff},                        // backwards
         {DW_CFA_def_cfa_expression, 0, DW_CFA_def_cfa_offset, 8},  // offset of an expression
     };
     for (const Bytes& bad_end : bad_ends) {
@@ -121,10 +121,39 @@ TEST_CASE("instructions that cannot be end a function with no CFI, and are count
 }
 
 TEST_CASE("a common entry that cannot be makes its functions malformed", "[unwind]") {
-    const UnwindTable table = table_of({}, {0x3f});
-    CHECK(table.counts.functions_malformed == 1);
-    CHECK(table.counts.functions == 0);
-    CHECK(table.rows.empty());
+    for (const Bytes& initial : {Bytes{0x3f}, Bytes{DW_CFA_advance_loc | 1, DW_CFA_def_cfa, 7, 8}}) {
+        const UnwindTable table = table_of({}, initial);
+        CHECK(table.counts.functions_malformed == 1);
+        CHECK(table.counts.functions == 0);
+        CHECK(table.rows.empty());
+    }
+}
+
+TEST_CASE("a common entry within another entry is not one", "[unwind]") {
+    Bytes hidden = {20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, DW_EH_PE_pcrel | DW_EH_PE_sdata4};
+    append(hidden, {DW_CFA_def_cfa, 7, 8, DW_CFA_offset | 16, 1, 0, 0});
+    Bytes initial = {DW_CFA_val_expression, 3, static_cast<uint8_t>(hidden.size())};
+    append(initial, hidden);
+    append(initial, usual_initial_instructions());
+    Bytes frames = eh_frame(TestElf::eh_frame_vaddr, {{code, 16, {}}, {code + 32, 16, {}}}, "zR", initial);
+    const size_t hidden_offset = 20;
+    REQUIRE(std::equal(hidden.begin(), hidden.end(), frames.begin() + hidden_offset));
+    uint32_t first_size = 0;
+    std::memcpy(&first_size, frames.data(), sizeof first_size);
+    const size_t pointer_offset = first_size + 8;
+    const auto distance = static_cast<uint32_t>(pointer_offset - hidden_offset);
+    std::memcpy(frames.data() + pointer_offset, &distance, sizeof distance);
+    const Result<UnwindTable> table = build_unwind_table(TestElf{.eh_frame = frames}.bytes(), UnwindRows::all);
+    REQUIRE(table);
+    CHECK(table->counts.functions_malformed == 1);
+    CHECK(table->counts.functions == 1);
+}
+
+TEST_CASE("a file that claims more sections than a header can count is an error", "[unwind]") {
+    Bytes bytes = small_elf(true);
+    const Elf64_Half none = 0;
+    std::memcpy(bytes.data() + offsetof(Elf64_Ehdr, e_shnum), &none, sizeof none);
+    CHECK(build_unwind_table(bytes, UnwindRows::all).error().why == "it has more sections than a linked file");
 }
 
 TEST_CASE("remembered states have a limit", "[unwind]") {
@@ -137,6 +166,17 @@ TEST_CASE("an advance past the end of a function ends it", "[unwind]") {
     CHECK(table.counts.rows == 1);
     CHECK(expanded_at(table, code + 0xff) == plain(MT_CFA_RSP, 8));
     CHECK(expanded_at(table, code + 0x100) == special(MT_UNWIND_GAP));
+}
+
+TEST_CASE("an advance that overflows an address ends the function too", "[unwind]") {
+    const Bytes two_to_the_63 = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1};
+    const Bytes frames =
+        eh_frame(TestElf::eh_frame_vaddr, {{code, 0x100, {DW_CFA_advance_loc | 2, DW_CFA_def_cfa_offset, 64}}}, "zR",
+                 usual_initial_instructions(), two_to_the_63);
+    const Result<UnwindTable> table = build_unwind_table(TestElf{.eh_frame = frames}.bytes(), UnwindRows::all);
+    REQUIRE(table);
+    CHECK(table->counts.rows == 1);
+    CHECK(expanded_at(*table, code + 0xff) == plain(MT_CFA_RSP, 8));
 }
 
 TEST_CASE("executable segments that are too far apart or overlap are errors", "[unwind]") {

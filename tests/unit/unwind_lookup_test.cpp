@@ -176,13 +176,54 @@ TEST_CASE("each form of a call keeps its row, and what cannot be a call does not
     CHECK_FALSE(is_kept({0xe8, 0xff, 0xff, 0xff, 0x7f}));  // leads out of the file
 }
 
-TEST_CASE("a call that ends with its row is of that row", "[unwind]") {
+TEST_CASE("a call is of the row that holds its last byte", "[unwind]") {
+    // The second of three rows, [0x80, 0x100), with one call in the code.
+    const auto is_kept = [](uint64_t offset, const Bytes& instruction) {
+        constexpr uint64_t vaddr = TestElf::code_vaddr;
+        TestElf elf = {.eh_frame = eh_frame(TestElf::eh_frame_vaddr, {{vaddr, 0x80, {}},
+                                                                      {vaddr + 0x80, 0x80, {DW_CFA_def_cfa_offset, 16}},
+                                                                      {vaddr + 0x100, 0x80, {}}})};
+        std::ranges::copy(instruction, elf.code.begin() + static_cast<std::ptrdiff_t>(offset));
+        const Result<UnwindTable> table = build_unwind_table(elf.bytes(), UnwindRows::call_sites);
+        return table && expanded_at(*table, vaddr + 0xff) == plain(MT_CFA_RSP, 16);
+    };
+    const std::vector<Bytes> calls = {
+        {0xe8, 0, 0, 0, 0},              // call
+        {0xff, 0xd0},                    // call rax
+        {0xff, 0x50, 0x10},              // call [rax + 16]
+        {0xff, 0x15, 0, 0, 0, 0},        // call [rip]
+        {0xff, 0x90, 0, 0, 0, 0},        // call [rax + 32 bits]
+        {0xff, 0x14, 0xc8},              // call [rax + 8 * rcx]
+        {0xff, 0x54, 0xc8, 0x10},        // call [rax + 8 * rcx + 16]
+        {0xff, 0x94, 0xc8, 0, 0, 0, 0},  // call [rax + 8 * rcx + 32 bits]
+        {0xff, 0x14, 0x25, 0, 0, 0, 0},  // call [32 bits]
+    };
+    for (const Bytes& call : calls) {
+        INFO("call of " << call.size() << " bytes, " << int{call[1]});
+        CHECK(is_kept(0x100 - call.size(), call));
+        CHECK(is_kept(0x81 - call.size(), call));
+        CHECK_FALSE(is_kept(0x101 - call.size(), call));
+        CHECK_FALSE(is_kept(0x80 - call.size(), call));
+    }
+}
+
+TEST_CASE("calls are found wherever they lie in a long function", "[unwind]") {
+    // Longer than any buffer that the code could be read through; a call at each place around multiples of 64 KiB.
     constexpr uint64_t vaddr = TestElf::code_vaddr;
-    TestElf elf = {.eh_frame = eh_frame(TestElf::eh_frame_vaddr, {{vaddr, 0x80, {}},
-                                                                  {vaddr + 0x80, 0x80, {DW_CFA_def_cfa_offset, 16}},
-                                                                  {vaddr + 0x100, 0x80, {}}})};
-    std::ranges::copy(Bytes{0xe8, 0, 0, 0, 0}, elf.code.begin() + 0xfb);
-    const Result<UnwindTable> table = build_unwind_table(elf.bytes(), UnwindRows::call_sites);
-    REQUIRE(table);
-    CHECK(expanded_at(*table, vaddr + 0xff) == plain(MT_CFA_RSP, 16));
+    constexpr size_t code_bytes = 1 << 20;
+    size_t missed = 0;
+    for (size_t around = 1 << 16; around < code_bytes; around += 1 << 16) {
+        for (size_t offset = around - 8; offset < around + 8; ++offset) {
+            TestElf elf = {
+                .code = Bytes(code_bytes + 0x1000, 0x90),
+                .eh_frame = eh_frame(TestElf::eh_frame_vaddr,
+                                     {{vaddr, 0x10, {}}, {vaddr + 0x10, code_bytes, {DW_CFA_def_cfa_offset, 16}}})};
+            std::ranges::copy(Bytes{0xff, 0x94, 0xc8, 1, 0, 0, 0},
+                              elf.code.begin() + static_cast<std::ptrdiff_t>(offset));
+            const Result<UnwindTable> table = build_unwind_table(elf.bytes(), UnwindRows::call_sites);
+            REQUIRE(table);
+            missed += !(expanded_at(*table, vaddr + offset) == plain(MT_CFA_RSP, 16));
+        }
+    }
+    CHECK(missed == 0);
 }

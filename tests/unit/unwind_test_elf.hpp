@@ -52,10 +52,12 @@ inline Bytes usual_initial_instructions() {
 
 /// An .eh_frame that is loaded at `vaddr`, addresses pc-relative as compilers write them.
 inline Bytes eh_frame(uint64_t vaddr, const std::vector<TestFunction>& functions,
-                      const std::string& augmentation = "zR", const Bytes& initial = usual_initial_instructions()) {
+                      const std::string& augmentation = "zR", const Bytes& initial = usual_initial_instructions(),
+                      const Bytes& code_alignment = {1}) {
     Bytes cie = {0, 0, 0, 0, 1};
     cie.insert(cie.end(), augmentation.c_str(), augmentation.c_str() + augmentation.size() + 1);
-    append(cie, {1, 0x78, 16, 1, DW_EH_PE_pcrel | DW_EH_PE_sdata4});
+    append(cie, code_alignment);
+    append(cie, {0x78, 16, 1, DW_EH_PE_pcrel | DW_EH_PE_sdata4});
     append(cie, initial);
     Bytes section = frame_entry(cie);
     for (const TestFunction& function : functions) {
@@ -90,7 +92,7 @@ inline Bytes debug_frame(const std::vector<TestFunction>& functions) {
 
 struct TestElf {
     static constexpr uint64_t code_vaddr = 0x401000;
-    static constexpr uint64_t eh_frame_vaddr = 0x500000;
+    static constexpr uint64_t eh_frame_vaddr = 0x800000;
 
     Bytes code = Bytes(0x3000, 0x90);
     Bytes eh_frame = {};

@@ -41,6 +41,8 @@ class CfaInterpreter {
     /// From here to the next row, or the end of the function, `state()` holds.
     uint64_t row_vaddr() const { return row_vaddr_; }
     const FrameState& state() const { return state_; }
+    /// Whether no instruction is left.
+    bool is_finished() const { return reader_.at_end(); }
     /// After next() gave false: nothing is known from `vaddr()` on.
     bool is_malformed() const { return is_malformed_; }
     uint64_t vaddr() const { return vaddr_; }

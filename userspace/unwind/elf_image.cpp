@@ -32,10 +32,14 @@ std::string header_fault(Elf* elf) {
     return {};
 }
 
+// Linked files have some dozens of either. libelf would take memory for as many as a file claims.
+constexpr size_t max_program_headers = 4096;
+constexpr size_t max_section_names_bytes = 16 << 20;
+
 std::vector<GElf_Phdr> program_headers(Elf* elf) {
     std::vector<GElf_Phdr> headers;
     size_t count = 0;
-    if (elf_getphdrnum(elf, &count) != 0) return headers;
+    if (elf_getphdrnum(elf, &count) != 0 || count > max_program_headers) return headers;
     for (size_t index = 0; index < count; ++index) {
         GElf_Phdr header;
         if (gelf_getphdr(elf, static_cast<int>(index), &header) == nullptr) return headers;
@@ -44,13 +48,26 @@ std::vector<GElf_Phdr> program_headers(Elf* elf) {
     return headers;
 }
 
+/// The text of all section names; empty if it cannot be read.
+std::string_view section_names(Elf* elf) {
+    size_t number = 0;
+    GElf_Shdr header;
+    if (elf_getshdrstrndx(elf, &number) != 0) return {};
+    Elf_Scn* section = elf_getscn(elf, number);
+    if (section == nullptr || gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) return {};
+    if (header.sh_size > max_section_names_bytes) return {};
+    const Elf_Data* data = elf_rawdata(section, nullptr);
+    if (data == nullptr || data->d_buf == nullptr) return {};
+    return {static_cast<const char*>(data->d_buf), data->d_size};
+}
+
 Elf_Scn* find_section(Elf* elf, std::string_view name, GElf_Shdr& header) {
-    size_t names = 0;
-    if (elf_getshdrstrndx(elf, &names) != 0) return nullptr;
+    // Not by elf_strptr, which would search a whole table without ends for each section's name.
+    const std::string_view names = section_names(elf);
     for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
-        if (gelf_getshdr(section, &header) == nullptr) continue;
-        const char* text = elf_strptr(elf, names, header.sh_name);
-        if (text != nullptr && text == name) return section;
+        if (gelf_getshdr(section, &header) == nullptr || header.sh_name >= names.size()) continue;
+        const std::string_view rest = names.substr(header.sh_name);
+        if (rest.starts_with(name) && rest.size() > name.size() && rest[name.size()] == '\0') return section;
     }
     return nullptr;
 }
@@ -80,21 +97,30 @@ void ElfImage::ElfCloser::operator()(Elf* elf) const {
 }
 
 Result<ElfImage> ElfImage::open(int fd) {
-    elf_version(EV_CURRENT);
-    ElfImage image(elf_begin(fd, ELF_C_READ, nullptr), fd, {});
     struct stat status {};
     if (::fstat(fd, &status) != 0) return unwind_error(errno_text(errno));
-    image.size_bytes_ = static_cast<uint64_t>(status.st_size);
+    ElfImage image(fd, {}, static_cast<uint64_t>(status.st_size));
+    if (image.has_countless_sections()) return unwind_error("it has more sections than a linked file");
+    elf_version(EV_CURRENT);
+    image.elf_.reset(elf_begin(fd, ELF_C_READ, nullptr));
     return check(std::move(image));
 }
 
 Result<ElfImage> ElfImage::open(std::span<const uint8_t> memory) {
+    ElfImage image(-1, memory, memory.size());
+    if (image.has_countless_sections()) return unwind_error("it has more sections than a linked file");
     elf_version(EV_CURRENT);
     // libelf does not write to an image that it reads; its interface is older than const.
     char* bytes = const_cast<char*>(reinterpret_cast<const char*>(memory.data()));
-    ElfImage image(memory.empty() ? nullptr : elf_memory(bytes, memory.size()), -1, memory);
-    image.size_bytes_ = memory.size();
+    if (!memory.empty()) image.elf_.reset(elf_memory(bytes, memory.size()));
     return check(std::move(image));
+}
+
+bool ElfImage::has_countless_sections() const {
+    Elf64_Ehdr header{};
+    const std::span bytes(reinterpret_cast<uint8_t*>(&header), sizeof header);
+    // Then the number is in a section header, and libelf takes memory for so many before it can be asked.
+    return read(0, bytes) == sizeof header && header.e_shnum == 0 && header.e_shoff != 0;
 }
 
 Result<ElfImage> ElfImage::check(ElfImage image) {

@@ -62,7 +62,9 @@ class ElfImage {
         void operator()(Elf* elf) const;
     };
 
-    ElfImage(Elf* elf, int fd, std::span<const uint8_t> memory) : elf_(elf), fd_(fd), memory_(memory) {}
+    ElfImage(int fd, std::span<const uint8_t> memory, uint64_t size_bytes)
+        : fd_(fd), memory_(memory), size_bytes_(size_bytes) {}
+    bool has_countless_sections() const;
     static Result<ElfImage> check(ElfImage image);
     Result<void> read_segments();
     Result<FrameSection> section(std::string_view name) const;

@@ -17,6 +17,9 @@ namespace {
 constexpr std::array<unsigned char, EI_NIDENT> elf_identity = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
                                                                ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
 
+// One an object file where the linker does not merge them; more than the largest programs' bounds memory.
+constexpr size_t max_common_entries = 1 << 20;
+
 std::span<const uint8_t> between(const uint8_t* start, const uint8_t* end) {
     return end > start ? std::span(start, end) : std::span<const uint8_t>{};
 }
@@ -47,7 +50,7 @@ CommonFrame read_common(const Dwarf_CIE& cie) {
     common.data_alignment = cie.data_alignment_factor;
     const FrameProgram program{between(cie.initial_instructions, cie.initial_instructions_end), 0, 0, 1};
     CfaInterpreter initial(common, program);
-    if (!initial.next()) return common;
+    if (!initial.next() || !initial.is_finished()) return common;
     common.initial = initial.state();
     common.is_valid = true;
     return common;
@@ -67,33 +70,30 @@ class FrameRows::Reader {
     }
 
     std::vector<FrameFunction> read() {
-        Dwarf_Off next = 0;
-        for (Dwarf_Off offset = 0; offset < section_.bytes.size(); offset = next) {
-            Dwarf_CFI_Entry entry;
-            next = section_.bytes.size();
-            const int status = split(offset, next, entry);
-            // An entry whose length is not to be trusted ends the section: there is no next one.
-            if (status > 0 || next <= offset) break;
-            if (status < 0)
-                ++rows_.counts_.functions_malformed;
-            else if (!dwarf_cfi_cie_p(&entry))
-                read_function(entry.fde);
-        }
+        // .eh_frame points backwards to common entries only; the order in .debug_frame is free.
+        if (!is_eh_frame_) read_entries(true, false);
+        read_entries(is_eh_frame_, true);
         return std::move(functions_);
     }
 
   private:
-    int split(Dwarf_Off offset, Dwarf_Off& next, Dwarf_CFI_Entry& entry) {
-        return dwarf_next_cfi(elf_identity.data(), &data_, is_eh_frame_, offset, &next, &entry);
-    }
-
-    const CommonFrame& common(Dwarf_Off offset) {
-        const auto [place, is_new] = common_.try_emplace(offset);
-        if (!is_new || offset >= section_.bytes.size()) return place->second;
+    /// A common entry counts only where the section has it as an entry: entries do not overlap, so that no file can
+    /// have the same bytes executed again and again.
+    void read_entries(bool with_common, bool with_functions) {
         Dwarf_Off next = 0;
-        Dwarf_CFI_Entry entry;
-        if (split(offset, next, entry) == 0 && dwarf_cfi_cie_p(&entry)) place->second = read_common(entry.cie);
-        return place->second;
+        for (Dwarf_Off offset = 0; offset < section_.bytes.size(); offset = next) {
+            Dwarf_CFI_Entry entry;
+            next = section_.bytes.size();
+            const int status = dwarf_next_cfi(elf_identity.data(), &data_, is_eh_frame_, offset, &next, &entry);
+            // An entry whose length is not to be trusted ends the section: there is no next one.
+            if (status > 0 || next <= offset) break;
+            if (status < 0)
+                rows_.counts_.functions_malformed += with_functions;
+            else if (dwarf_cfi_cie_p(&entry) && with_common && common_.size() < max_common_entries)
+                common_.try_emplace(offset, read_common(entry.cie));
+            else if (!dwarf_cfi_cie_p(&entry) && with_functions)
+                read_function(entry.fde);
+        }
     }
 
     uint64_t vaddr_of(const uint8_t* place) const {
@@ -114,8 +114,9 @@ class FrameRows::Reader {
     }
 
     void read_function(const Dwarf_FDE& fde) {
-        const CommonFrame& shared = common(fde.CIE_pointer);
-        std::optional<FrameProgram> program = read_program(fde, shared);
+        const auto found = common_.find(fde.CIE_pointer);
+        std::optional<FrameProgram> program;
+        if (found != common_.end()) program = read_program(fde, found->second);
         if (!program) {
             ++rows_.counts_.functions_malformed;
             return;
@@ -126,7 +127,7 @@ class FrameRows::Reader {
             return;
         }
         program->end_vaddr = std::min(program->end_vaddr, segment->end_vaddr());
-        add_function(shared, *program);
+        add_function(found->second, *program);
     }
 
     void add_function(const CommonFrame& shared, const FrameProgram& program) {
