@@ -237,6 +237,20 @@ TEST_CASE("sites that were never used are no sites, and processes are apart", "[
     CHECK(figures.at(200).heap.live_bytes == 7);
 }
 
+TEST_CASE("a process of which nothing was seen has figures when asked for, with the losses", "[heap]") {
+    const History history(0);
+    FigureOptions options;
+    options.processes = {77};
+    options.side_band_lost = 3;
+    options.is_size_filtered = true;
+    const ProcessFigures figures = history.figures(snapshot_at(100, {}), {}, options).at(77);
+    CHECK(figures.pid == 77);
+    CHECK(figures.heap.live_bytes == 0);
+    CHECK(figures.interval.duration_ns == 100);
+    CHECK(figures.accuracy.events_lost() == 3);
+    CHECK(figures.accuracy.is_size_filtered);
+}
+
 TEST_CASE("growth of the resident set needs a reading before", "[heap]") {
     History history(0);
     CHECK_FALSE(history.rss_growth(pid, 500));

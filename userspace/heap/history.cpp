@@ -144,6 +144,8 @@ std::unordered_map<pid_t, ProcessFigures> History::figures(const Snapshot& snaps
         by_owner[space.owner] = &process;
         add_address_space(process, space, ledger.totals(space.owner), living.contains(space.owner));
     }
+    for (const pid_t pid : options.processes)
+        processes[pid].pid = pid;
     for_each_used_site(snapshot, ledger, [&](const Site& site, const SiteTotals& totals, bool is_mapping) {
         const auto process = by_owner.find(site.owner);
         if (process == by_owner.end()) return;

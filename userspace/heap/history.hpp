@@ -77,8 +77,9 @@ struct FigureOptions {
     uint64_t older_ns = 0;  // > 0: sites show only blocks at least that old
     bool keeps_blocks = false;
     bool is_size_filtered = false;
-    uint64_t side_band_lost = 0;  // records that the user side missed: they could be of any process
-    std::vector<pid_t> exited;    // processes whose last report this is: shown as they ended
+    uint64_t side_band_lost = 0;        // records that the user side missed: they could be of any process
+    std::vector<pid_t> exited = {};     // processes whose last report this is: shown as they ended
+    std::vector<pid_t> processes = {};  // have figures even where nothing of them was seen: losses count there too
 };
 
 /// Remembers what was live at the previous report and at the baseline.
