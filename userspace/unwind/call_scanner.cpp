@@ -6,7 +6,7 @@
 namespace memtrace {
 namespace {
 
-constexpr size_t window_bytes = 256 << 10;
+constexpr size_t window_bytes = 64 << 10;
 // FF /2 with a SIB byte and a 32-bit displacement.
 constexpr uint64_t max_call_bytes = 7;
 

@@ -130,9 +130,12 @@ class FrameRows::Reader {
         add_function(found->second, *program);
     }
 
+    /// ElfImage lets no file pass whose code spans more.
+    uint32_t offset_of(uint64_t vaddr) const { return static_cast<uint32_t>(vaddr - rows_.base_vaddr_); }
+
     void add_function(const CommonFrame& shared, const FrameProgram& program) {
-        FrameFunction function{program.start_vaddr - rows_.base_vaddr_, program.end_vaddr - rows_.base_vaddr_,
-                               rows_.rows_.size(), 0};
+        FrameFunction function{offset_of(program.start_vaddr), offset_of(program.end_vaddr),
+                               static_cast<uint32_t>(rows_.rows_.size()), 0};
         CfaInterpreter interpreter(shared, program);
         while (interpreter.next()) {
             const mt_u16 rule = rows_.encoder_.encode(interpreter.state(), shared.is_signal_frame);
@@ -154,7 +157,7 @@ class FrameRows::Reader {
     void add_row(FrameFunction& function, uint64_t vaddr, mt_u16 rule) {
         std::vector<UnwindRow>& rows = rows_.rows_;
         if (function.row_count > 0 && rows.back().rule == rule) return;
-        rows.push_back({static_cast<uint32_t>(vaddr - rows_.base_vaddr_), rule});
+        rows.push_back({offset_of(vaddr), rule});
         ++function.row_count;
     }
 
@@ -167,6 +170,9 @@ class FrameRows::Reader {
 };
 
 std::vector<FrameFunction> FrameRows::read(const FrameSection& section, FrameSectionKind kind) {
+    // Real sections take 7 to 12 bytes a row.
+    constexpr size_t section_bytes_per_row = 8;
+    rows_.reserve(rows_.size() + section.bytes.size() / section_bytes_per_row);
     return Reader(*this, section, kind).read();
 }
 

@@ -21,10 +21,10 @@ struct UnwindRow {
 /// The rows of one FDE, clipped to the segment that holds it: rows [first_row, first_row + row_count) of FrameRows.
 /// There is at least one, the first at `start`.
 struct FrameFunction {
-    uint64_t start = 0;  ///< as UnwindRow.offset
-    uint64_t end = 0;
-    size_t first_row = 0;
-    size_t row_count = 0;
+    uint32_t start = 0;  ///< as UnwindRow.offset
+    uint32_t end = 0;
+    uint32_t first_row = 0;
+    uint32_t row_count = 0;
 };
 
 enum class FrameSectionKind { eh_frame, debug_frame };

@@ -11,8 +11,8 @@ namespace memtrace {
 
 /// [start, end) takes the rows of `function`, which holds it.
 struct FunctionPart {
-    uint64_t start = 0;
-    uint64_t end = 0;
+    uint32_t start = 0;
+    uint32_t end = 0;
     FrameFunction function;
 };
 

@@ -21,19 +21,19 @@ bool is_special(mt_u16 rule) {
 
 /// Drops plain rows in which no call can end: the row before takes their addresses, and nobody asks for them. The first
 /// row stays, for the table starts with it.
-std::vector<UnwindRow> call_site_rows(const std::vector<UnwindRow>& rows, uint64_t base_vaddr, const ElfImage& image) {
-    std::vector<UnwindRow> kept;
+void keep_call_sites(std::vector<UnwindRow>& rows, uint64_t base_vaddr, const ElfImage& image) {
     CallScanner scanner(image);
+    size_t kept = 0;
     for (size_t index = 0; index < rows.size(); ++index) {
-        const UnwindRow& row = rows[index];
-        if (!kept.empty() && kept.back().rule == row.rule) continue;
+        const UnwindRow row = rows[index];
+        if (kept > 0 && rows[kept - 1].rule == row.rule) continue;
         const bool is_bound = index == 0 || index + 1 == rows.size();
         if (!is_bound && !is_special(row.rule) &&
             !scanner.may_end_call(base_vaddr + row.offset, base_vaddr + rows[index + 1].offset))
             continue;
-        kept.push_back(row);
+        rows[kept++] = row;
     }
-    return kept;
+    rows.resize(kept);
 }
 
 /// Fills rows, page index and first page. The last page is that of the last row.
@@ -73,7 +73,7 @@ Result<UnwindTable> build(const ElfImage& image, const ElfImage* debug_image, Un
     if (!added) return added.error();
     UnwindTable table;
     std::vector<UnwindRow> rows = lay_out(parts, frames.rows());
-    if (which == UnwindRows::call_sites) rows = call_site_rows(rows, base_vaddr, image);
+    if (which == UnwindRows::call_sites) keep_call_sites(rows, base_vaddr, image);
     pack(table, rows, base_vaddr);
     table.rules = frames.encoder().rules();
     table.counts = frames.counts();
