@@ -17,6 +17,9 @@ const volatile mt_u32 live_slot_mask = 1023;
 /* Call sites that fit; the entries of `sites` behind them are each owner's "stack unknown" site. */
 const volatile mt_u32 max_sites = 1024;
 
+/* 1: links are filtered by process, so a vfork child, which shares its parent's memory, is not seen. */
+const volatile mt_u32 misses_shared_children = 0;
+
 /* 0: nothing is recorded, whatever the owners' flags say. Set when all links stand, cleared before the first one goes.
  */
 mt_u32 is_armed = 0;

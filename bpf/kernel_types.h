@@ -14,6 +14,10 @@ typedef __u32 u32;
 typedef __u64 u64;
 typedef __s64 s64;
 typedef int pid_t;
+/* include/uapi/linux/sched.h */
+#define CLONE_VM 0x00000100
+#define CLONE_THREAD 0x00010000
+
 #define bool _Bool
 #define true 1
 #define false 0

@@ -42,6 +42,18 @@ int on_exec(u64* ctx) {
     return 0;
 }
 
+/* task_newtask(task, clone_flags): a process that shares the memory of its parent, as vfork and posix_spawn make. */
+SEC("tp_btf/task_newtask")
+int on_new_task(u64* ctx) {
+    u64 clone_flags = ctx[1];
+    if (!misses_shared_children || !(clone_flags & CLONE_VM) || (clone_flags & CLONE_THREAD)) return 0;
+    u32 tgid = bpf_get_current_pid_tgid() >> 32;
+    struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
+    struct mt_owner* owner = target ? find_owner(target->owner) : 0;
+    if (owner && is_armed) count(owner, MT_COUNT_CHILDREN_NOT_SEEN);
+    return 0;
+}
+
 static long abandon_top(u32 index, struct settling* context) {
     u32 top = context->thread->calls.depth - 1;
     if (top >= MT_MAX_CALLS) return 1;

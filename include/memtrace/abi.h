@@ -65,6 +65,7 @@ enum mt_counter {
     MT_COUNT_CALLS_SUPPRESSED = 10,      /* informs: an allocator's call to another allocator function */
     MT_COUNT_STACKS_TRUNCATED = 11,      /* informs: a stack with more than the configured frames */
     MT_COUNT_BLOCKS_FILTERED = 12,       /* informs: allocations outside --min-size and --max-size */
+    MT_COUNT_CHILDREN_NOT_SEEN = 13,     /* informs: vfork children that share the memory and are not probed */
     MT_COUNTERS = 16,
 };
 

@@ -44,11 +44,11 @@ TEST_CASE("each loss has its figure, its reason and, where there is one, its opt
 
 TEST_CASE("figures that inform do not touch completeness", "[heap]") {
     for (const mt_counter counter : {MT_COUNT_UNKNOWN_FREES, MT_COUNT_CALLS_ABANDONED, MT_COUNT_CALLS_SUPPRESSED,
-                                     MT_COUNT_STACKS_TRUNCATED, MT_COUNT_BLOCKS_FILTERED}) {
+                                     MT_COUNT_STACKS_TRUNCATED, MT_COUNT_BLOCKS_FILTERED, MT_COUNT_CHILDREN_NOT_SEEN}) {
         const Accuracy accuracy = with_counter(counter, 5);
         CHECK(accuracy.is_complete());
         CHECK(accuracy.unknown_frees + accuracy.calls_abandoned + accuracy.calls_suppressed +
-                  accuracy.stacks_truncated + accuracy.blocks_filtered ==
+                  accuracy.stacks_truncated + accuracy.blocks_filtered + accuracy.children_not_seen ==
               5);
     }
 }
@@ -62,7 +62,7 @@ TEST_CASE("records of the side band that the user side missed are lost events", 
 
 TEST_CASE("accuracy figures add up, counter by counter", "[heap]") {
     Accuracy sum;
-    for (int counter = 0; counter <= MT_COUNT_BLOCKS_FILTERED; ++counter)
+    for (int counter = 0; counter <= MT_COUNT_CHILDREN_NOT_SEEN; ++counter)
         sum += with_counter(static_cast<mt_counter>(counter), uint64_t{1} << counter);
     CHECK(sum.blocks_not_recorded() == 1 + 2);
     CHECK(sum.stacks_not_recorded() == 4 + 8);
@@ -75,4 +75,5 @@ TEST_CASE("accuracy figures add up, counter by counter", "[heap]") {
     CHECK(sum.calls_suppressed == 1024);
     CHECK(sum.stacks_truncated == 2048);
     CHECK(sum.blocks_filtered == 4096);
+    CHECK(sum.children_not_seen == 8192);
 }

@@ -127,7 +127,8 @@ Json json_of(const Accuracy& accuracy) {
             {"unknown_frees", accuracy.is_size_filtered ? Json(nullptr) : Json(accuracy.unknown_frees)},
             {"calls_abandoned", accuracy.calls_abandoned},
             {"calls_suppressed", accuracy.calls_suppressed},
-            {"stacks_truncated", accuracy.stacks_truncated}};
+            {"stacks_truncated", accuracy.stacks_truncated},
+            {"children_not_seen", accuracy.children_not_seen}};
 }
 
 Json json_of(const std::optional<Ages>& ages) {

@@ -94,7 +94,7 @@ std::string memory_lines(const ReportRecord& report, const Style& style) {
     std::string resident = "not readable";
     if (report.memory.rss_bytes) resident = style.headline(format_size(*report.memory.rss_bytes));
     if (report.memory.rss_bytes && report.memory.rss_growth_bytes)
-        resident += fmt::format(", {} since the last report", growth_text(*report.memory.rss_growth_bytes, style));
+        resident += fmt::format(", {} since the attach", growth_text(*report.memory.rss_growth_bytes, style));
     const MappingTotals& mappings = report.mappings;
     std::string text;
     if (mappings.mapped_bytes > 0)
@@ -121,6 +121,7 @@ std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& option
     add(accuracy.blocks_filtered, "allocation", "outside the sizes asked for");
     add(accuracy.calls_abandoned, "call", "left by a jump or a thread's end, no blocks");
     add(accuracy.stacks_truncated, "stack", "deeper than the frames recorded");
+    add(accuracy.children_not_seen, "vfork", "whose child was not seen");
     std::string text;
     for (const std::string& part : wrap_words(line, options.width, 0))
         text += (accuracy.is_complete() ? part : style.loss(part)) + '\n';

@@ -40,6 +40,7 @@ Accuracy& Accuracy::operator+=(const Accuracy& other) {
     calls_suppressed += other.calls_suppressed;
     stacks_truncated += other.stacks_truncated;
     blocks_filtered += other.blocks_filtered;
+    children_not_seen += other.children_not_seen;
     is_size_filtered = is_size_filtered || other.is_size_filtered;
     return *this;
 }
@@ -60,6 +61,7 @@ Accuracy accuracy_of(const AddressSpace& address_space) {
     accuracy.calls_suppressed = counters[MT_COUNT_CALLS_SUPPRESSED];
     accuracy.stacks_truncated = counters[MT_COUNT_STACKS_TRUNCATED];
     accuracy.blocks_filtered = counters[MT_COUNT_BLOCKS_FILTERED];
+    accuracy.children_not_seen = counters[MT_COUNT_CHILDREN_NOT_SEEN];
     return accuracy;
 }
 

@@ -37,6 +37,7 @@ struct Accuracy {
     uint64_t calls_suppressed = 0;
     uint64_t stacks_truncated = 0;
     uint64_t blocks_filtered = 0;
+    uint64_t children_not_seen = 0;  // by vfork: they share the memory, and their calls meet no probe
     bool is_size_filtered = false;  // -z or -Z: what was not recorded is freed unknown, so `unknown_frees` says nothing
 
     uint64_t blocks_not_recorded() const { return blocks_live_table_full + blocks_calls_full; }

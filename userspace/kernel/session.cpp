@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "kernel/load_error.hpp"
 #include "kernel/tables.hpp"
@@ -36,13 +37,14 @@ void choose_programs(memtrace_bpf& skeleton, AttachRung rung) {
     set_attach_type(skeleton.progs.on_return, bpf_trace_uprobe_multi);
 }
 
-void configure(memtrace_bpf& skeleton, const SessionOptions& options) {
+void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung rung) {
     // Half full at the limit: a look-up stays within its window, and the overflow table is for the rest.
     const uint32_t slots = std::bit_ceil(std::max(options.max_live_blocks, 8u)) * 2;
     const uint32_t max_sites = std::max(options.max_sites, 1u) + 1;  // index 0 is not used
     skeleton.rodata->max_stack = options.max_stack_frames;
     skeleton.rodata->min_size_bytes = options.min_size_bytes;
     skeleton.rodata->max_size_bytes = options.max_size_bytes;
+    skeleton.rodata->misses_shared_children = rung != AttachRung::perf;
     skeleton.rodata->traces_blocks = options.traces_blocks;
     skeleton.rodata->live_slot_mask = slots - 1;
     skeleton.rodata->max_sites = max_sites;
@@ -118,19 +120,21 @@ Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& option
     session->skeleton_.reset(memtrace_bpf__open());
     if (!session->skeleton_) return log.explain(errno);
     choose_programs(*session->skeleton_, rung);
-    configure(*session->skeleton_, options);
+    configure(*session->skeleton_, options, rung);
     if (const int error = memtrace_bpf__load(session->skeleton_.get()); error != 0) return log.explain(-error);
     if (!kernel_has_rung(rung))
         return Error{std::string("cannot attach by ") + std::string(rung_name(rung)), "this kernel does not have it",
                      "leave --attach out", ExitStatus::kernel_lacks_feature};
     if (auto mapped = session->map_tables(); !mapped) return std::move(mapped).error();
     if (auto opened = session->open_ring(); !opened) return std::move(opened).error();
-    // Only the two tracepoint programs attach by themselves; probes have no place of their own yet.
-    for (bpf_program* program : {session->skeleton_->progs.on_exec, session->skeleton_->progs.on_exit}) {
-        bpf_link* link = bpf_program__attach(program);
-        if (!link) return log.explain(errno);
-        (program == session->skeleton_->progs.on_exec ? session->skeleton_->links.on_exec
-                                                      : session->skeleton_->links.on_exit) = link;
+    // Only the tracepoint programs attach by themselves; probes have no place of their own yet.
+    auto& programs = session->skeleton_->progs;
+    auto& links = session->skeleton_->links;
+    for (const auto& [program, link] :
+         {std::pair{programs.on_exec, &links.on_exec}, std::pair{programs.on_exit, &links.on_exit},
+          std::pair{programs.on_new_task, &links.on_new_task}}) {
+        *link = bpf_program__attach(program);
+        if (!*link) return log.explain(errno);
     }
     return session;
 }

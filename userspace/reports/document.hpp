@@ -49,7 +49,7 @@ struct ReportScope {
 /// Resident memory of the scope.
 struct MemoryFigures {
     std::optional<uint64_t> rss_bytes;
-    std::optional<int64_t> rss_growth_bytes;  // since the previous report
+    std::optional<int64_t> rss_growth_bytes;  // since the attach
 };
 
 /// One live block of a call site.
