@@ -69,7 +69,9 @@ Result<void> Reporter::report(bool is_final) {
 }
 
 Result<void> Reporter::report_end(pid_t pid) {
-    return write_reports({pid}, true, true);
+    auto written = write_reports({pid}, true, true);
+    history_.forget(pid);
+    return written;
 }
 
 Result<void> Reporter::write_reports(const std::vector<pid_t>& pids, bool is_final, bool has_ended) {
@@ -78,13 +80,13 @@ Result<void> Reporter::write_reports(const std::vector<pid_t>& pids, bool is_fin
                                  .keeps_blocks = options_.shows_blocks,
                                  .is_size_filtered = filters_sizes(options_),
                                  .side_band_lost = tracer_.side_band_lost() + tracer_.owners_not_recorded(),
-                                 .exited = {}};
+                                 .exited = {},
+                                 .processes = pids};
     if (has_ended) figure_options.exited = pids;
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options);
     ++sequence_;
     for (const pid_t pid : pids) {
-        ProcessFigures process = figures[pid];
-        process.pid = pid;
+        ProcessFigures process = std::move(figures.at(pid));
         const LeakReportInput input{.sequence = sequence_,
                                     .is_final = is_final,
                                     .time_unix_ns = now_ns(CLOCK_REALTIME),
