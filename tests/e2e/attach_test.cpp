@@ -58,7 +58,8 @@ void check_one_attach(Workload& churner, const std::string& rung) {
         if (found != held.end() && found->second == size_bytes) continue;
         not_held += address + " of " + std::to_string(size_bytes) + " bytes\n";
     }
-    REQUIRE(not_held == "");
+    INFO(not_held);
+    REQUIRE(not_held.empty());
     CHECK(memtrace.stop().status == 0);
 }
 

@@ -14,17 +14,8 @@ using namespace memtrace::e2e;
 
 namespace {
 
-struct CommandRun {
-    int status = 0;
+struct CommandRun : MemtraceEnd {
     std::string output;  // the command's own
-    std::string errors;
-    std::vector<Json> records;
-
-    const Json& final_report() const {
-        for (auto record = records.rbegin(); record != records.rend(); ++record)
-            if (record->at("type") == "report" && record->at("final") == true) return *record;
-        throw std::runtime_error("no final report; stderr: " + errors);
-    }
 };
 
 std::vector<Json> parse_lines(const std::string& text) {
@@ -42,7 +33,7 @@ CommandRun run_command(std::vector<std::string> options) {
     std::vector<std::string> arguments = {memtrace_path(), "--format", "json", "--output", file, "-T", "0"};
     arguments.insert(arguments.end(), options.begin(), options.end());
     Finished finished = run_to_end(arguments);
-    CommandRun run{finished.status, finished.output, finished.errors, parse_lines(file_text(file))};
+    CommandRun run{{finished.status, parse_lines(file_text(file)), finished.errors}, finished.output};
     for (const Json& record : run.records)
         if (record.at("type") == "report") check_laws(record, true);
     return run;

@@ -123,9 +123,12 @@ void require_root() {
 }
 
 const Json& MemtraceEnd::final_report() const {
-    for (auto record = records.rbegin(); record != records.rend(); ++record)
-        if (record->at("type") == "report" && record->at("final") == true) return *record;
-    throw std::runtime_error("no final report; stderr: " + errors);
+    const auto is_final = [](const Json& record) {
+        return record.at("type") == "report" && record.at("final") == true;
+    };
+    const auto last = std::find_if(records.rbegin(), records.rend(), is_final);
+    if (last == records.rend()) throw std::runtime_error("no final report; stderr: " + errors);
+    return *last;
 }
 
 Memtrace::Memtrace(const std::vector<std::string>& arguments)
@@ -212,7 +215,8 @@ void check_truth(const Json& truth, const Json& report) {
             differences.expect_equal(name, number(report.at("mappings"), name), number(truth, name));
     INFO("case " << truth.at("case") << ", accuracy " << accuracy.dump());
     // The truth is cumulative: what is wrong now stays wrong in all later cases.
-    REQUIRE(differences.text() == "");
+    INFO(differences.text());
+    REQUIRE(differences.text().empty());
 }
 
 SiteSum sites_called(const Json& report, const std::string& function) {

@@ -18,7 +18,8 @@ std::string workload_path(const std::string& name) {
     return MEMTRACE_BUILD_DIR "/tests/workloads/" + name;
 }
 
-Workload::Workload(const std::string& program, std::vector<std::string> arguments, std::vector<std::string> environment)
+Workload::Workload(const std::string& program, const std::vector<std::string>& arguments,
+                   std::vector<std::string> environment)
     : child_(command_of(program, arguments), std::move(environment)) {
     const std::string line = child_.read_line();
     if (!line.starts_with("ready ")) throw std::runtime_error(program + " says: " + line);

@@ -17,7 +17,7 @@ std::string workload_path(const std::string& name);
 class Workload {
   public:
     /// Starts `program` (a path) and returns when it is ready.
-    explicit Workload(const std::string& program, std::vector<std::string> arguments = {},
+    explicit Workload(const std::string& program, const std::vector<std::string>& arguments = {},
                       std::vector<std::string> environment = {});
 
     pid_t pid() const { return child_.pid(); }

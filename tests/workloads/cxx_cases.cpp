@@ -10,6 +10,11 @@
 
 #include "workload.h"
 
+// clang declares the sized forms only under -fsized-deallocation.
+void operator delete(void* block, std::size_t size) noexcept;
+void operator delete[](void* block, std::size_t size) noexcept;
+void operator delete[](void* block, std::size_t size, std::align_val_t alignment) noexcept;
+
 namespace {
 
 volatile size_t too_large = size_t{1} << 62;
@@ -226,7 +231,7 @@ void new_handler_throws() {
 void containers_own_blocks() {
     site_truth* elsewhere = truth_site(nullptr);
     auto* numbers = new std::vector<int>;
-    truth_allocated(elsewhere, sizeof *numbers);
+    truth_allocated(elsewhere, sizeof(std::vector<int>));
     numbers->reserve(1000);
     truth_allocated(elsewhere, 4000);
     {

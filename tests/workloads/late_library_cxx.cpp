@@ -2,13 +2,15 @@
 #include <cstddef>
 #include <new>
 
+#include "workload.h"
+
 extern "C" {
 
-__attribute__((noipa)) void* late_new(size_t size_bytes) {
+CALL_SITE void* late_new(size_t size_bytes) {
     return ::operator new(size_bytes);
 }
 
-__attribute__((noipa)) void late_delete(void* block) {
+CALL_SITE void late_delete(void* block) {
     ::operator delete(block);
 }
 }

@@ -14,7 +14,11 @@ extern "C" {
 #endif
 
 /* A function that calls the allocator under a name that the test can rely on: never inlined, cloned or renamed. */
+#ifdef __clang__
+#define CALL_SITE __attribute__((noinline, optnone))
+#else
 #define CALL_SITE __attribute__((noipa))
+#endif
 
 /* One named call site; the figures are atomic, any thread may add to them. */
 struct site_truth {
