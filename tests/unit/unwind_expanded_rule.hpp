@@ -9,7 +9,7 @@
 
 #include "unwind/unwind_table.hpp"
 
-namespace memtrace::test {
+namespace memtrace::unwind_test {
 
 struct ExpandedRule {
     mt_u16 special = 0;  // of enum mt_unwind_special, or 0: then `rule` says it
@@ -52,4 +52,4 @@ inline ExpandedRule expanded_at(const UnwindTable& table, uint64_t vaddr) {
     return expand(table, table.rule_at(vaddr));
 }
 
-}  // namespace memtrace::test
+}  // namespace memtrace::unwind_test

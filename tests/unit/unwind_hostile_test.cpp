@@ -7,7 +7,7 @@
 #include "unit/unwind_test_elf.hpp"
 
 using namespace memtrace;
-using namespace memtrace::test;
+using namespace memtrace::unwind_test;
 
 namespace {
 

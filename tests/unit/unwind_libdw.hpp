@@ -17,7 +17,7 @@
 #include "base/fd.hpp"
 #include "unit/unwind_expanded_rule.hpp"
 
-namespace memtrace::test {
+namespace memtrace::unwind_test {
 
 /// A library or program of this machine, opened for libdw; `elf` is null when it is not installed.
 struct InstalledFile {
@@ -164,4 +164,4 @@ void for_each_libdw_row(Elf* elf, Row row, Gap gap) {
     }
 }
 
-}  // namespace memtrace::test
+}  // namespace memtrace::unwind_test

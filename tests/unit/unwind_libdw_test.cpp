@@ -5,7 +5,7 @@
 #include "unit/unwind_libdw.hpp"
 
 using namespace memtrace;
-using namespace memtrace::test;
+using namespace memtrace::unwind_test;
 
 namespace {
 

@@ -14,7 +14,7 @@
 
 #include "base/fd.hpp"
 
-namespace memtrace::test {
+namespace memtrace::unwind_test {
 
 using Bytes = std::vector<uint8_t>;
 
@@ -194,4 +194,4 @@ inline Fd file_of(std::span<const uint8_t> content) {
     return file;
 }
 
-}  // namespace memtrace::test
+}  // namespace memtrace::unwind_test
