@@ -86,6 +86,7 @@ struct task_struct {
     pid_t pid;
     pid_t tgid;
     int exit_code;
+    struct task_struct* real_parent;
     struct signal_struct* signal;
     unsigned long sas_ss_sp;
     unsigned long sas_ss_size;

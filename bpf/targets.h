@@ -15,11 +15,18 @@ static __always_inline struct mt_owner* find_owner(u32 serial) {
     return bpf_map_lookup_elem(&owners, &serial);
 }
 
+/* The process whose address space `task` is in: a vfork child's is its parent's. */
+static __always_inline u32 owning_tgid(struct task_struct* task) {
+    struct task_struct* parent = task->real_parent;
+    return parent->mm == task->mm ? parent->tgid : task->tgid;
+}
+
 /* A new serial for the current address space, or that which another thread gave it meanwhile. The kernel pointer is
  * read here because a global function takes only scalars: "R1 is not a scalar". */
-__noinline u32 make_owner(u32 tgid) {
+__noinline u32 make_owner(void) {
     struct task_struct* task = bpf_get_current_task_btf();
     u64 mm = (u64)task->mm;
+    u32 tgid = owning_tgid(task);
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
     if (!target || target->armed != MT_TARGET_ARMED) return 0;
     u32 serial = __sync_fetch_and_add(&owners_given, 1) + 1;
@@ -58,7 +65,7 @@ static __always_inline struct thread* traced_thread(struct mt_owner** owner) {
     struct thread* thread = bpf_task_storage_get(&threads, task, 0, 0);
     if (!thread || thread->mm != mm || !thread->owner) {
         u32* known = bpf_map_lookup_elem(&owners_by_mm, &mm);
-        u32 serial = known ? *known : make_owner(task->tgid);
+        u32 serial = known ? *known : make_owner();
         if (!serial) return 0;
         if (!thread) thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
         if (!thread) {

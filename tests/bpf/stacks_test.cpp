@@ -94,6 +94,6 @@ TEST_CASE("a stack with more frames than are wanted is cut and says so", "[bpf][
     CHECK(events.stacks[0].return_addresses.size() == options.max_stack_frames);
     const Reading reading = tracing.read();
     REQUIRE(reading.sites("malloc").size() == 1);
-    CHECK(reading.sites("malloc")[0].flags == (MT_SITE_READY | MT_SITE_STACK_TRUNCATED));
+    CHECK((reading.sites("malloc")[0].flags & MT_SITE_STACK_TRUNCATED) != 0);
     CHECK(reading.counts() == Counts{{MT_COUNT_STACKS_TRUNCATED, 1}});
 }
