@@ -24,8 +24,15 @@ static __always_inline struct mt_row row_at(u32 row) {
 
 static __always_inline u64 requested_bytes(const struct pt_regs* ctx, const struct mt_row* row) {
     u64 size_bytes = read_argument(ctx, row->size_argument);
-    /* A product that overflows is a call that fails. */
-    return row->count_argument ? size_bytes * read_argument(ctx, row->count_argument) : size_bytes;
+    if (!row->count_argument) return size_bytes;
+    u64 count_of_them = read_argument(ctx, row->count_argument);
+    /* A product that overflows is a call that fails; as 0 it would be a realloc that frees. */
+    if (count_of_them == 0) return 0;
+    u64 most_bytes = ~0ull / count_of_them;
+    /* Kept apart from the comparison, of which clang makes an overflow check that BPF does not have: "A call to
+     * built-in function '__multi3' is not supported". */
+    asm volatile("" : "+r"(most_bytes));
+    return size_bytes > most_bytes ? ~0ull : size_bytes * count_of_them;
 }
 
 static __always_inline bool is_recorded_size(u64 size_bytes) {
@@ -38,11 +45,15 @@ static __always_inline void enter_free(struct thread* thread, struct mt_owner* o
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
         return;
     }
+    /* A free that is only entered cannot be in flight; one that hands the block on to another free is told by it. */
+    bool is_handed_on = address == thread->last_freed_address && sp < thread->last_freed_sp;
+    thread->last_freed_address = address;
+    thread->last_freed_sp = sp;
     struct held_block held = {};
     if (take_block(MT_BLOCK_KEY(thread->owner, address), &held))
         record_free(owner, thread->owner, address, &held, row);
     else
-        count(owner, MT_COUNT_UNKNOWN_FREES);
+        count(owner, is_handed_on ? MT_COUNT_CALLS_SUPPRESSED : MT_COUNT_UNKNOWN_FREES);
 }
 
 static __always_inline void take_old_block(struct thread* thread, struct call* call) {

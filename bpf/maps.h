@@ -33,6 +33,8 @@ struct thread {
     u32 owner;
     u32 frame_count;
     struct calls calls;
+    u64 last_freed_address; /* by the last free that was the program's, and where its call stood */
+    u64 last_freed_sp;
     u64 frames[MT_MAX_FRAMES + 1];
     u64 window_start;      /* user address of window[0] */
     u32 window_size_bytes; /* bytes of the window that can be read as words; 0: none */

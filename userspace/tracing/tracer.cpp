@@ -71,7 +71,7 @@ Result<void> Tracer::add_process(pid_t pid) {
     auto process = read_process(pid);
     if (!process) return std::move(process).error();
     if (process->is_kernel_thread)
-        return Error{process_name(*process), "is a kernel thread", "name a process", ExitStatus::no_such_target};
+        return Error{process_name(*process), "is a kernel thread", "name a process", ExitStatus::no_allocator};
     Target& target = targets_[pid];
     target.process = std::move(process).value();
     std::vector<std::string> looked_at;
