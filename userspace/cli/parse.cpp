@@ -205,7 +205,8 @@ void CommandLine::add_kernel_options() {
     add_value("--max-live-blocks", "N", options_.max_live_blocks, parse_up_to(max_live_blocks_limit),
               "blocks alive at once (1048576)")
         ->group(group);
-    add_value("--max-sites", "N", options_.max_sites, parse_up_to(max_sites_limit), "call sites (131072)")->group(group);
+    add_value("--max-sites", "N", options_.max_sites, parse_up_to(max_sites_limit), "call sites (131072)")
+        ->group(group);
     add_value(
         "--ring-size", "SIZE", options_.ring_size_bytes, [](const std::string& text) { return parse_ring_size(text); },
         "buffer of stacks and events (8M)")
