@@ -14,7 +14,7 @@ fi
 ninja -C "$directory" --quiet memtrace_skel_files
 
 if [ $# = 0 ]; then
-  mapfile -t sources < <(sed -n 's/^ *"file": "\(.*/userspace/.*\.cpp\)".*/\1/p' "$directory/compile_commands.json" | sort -u)
+  mapfile -t sources < <(sed -n 's/^ *"file": "\(.*\/userspace\/.*\.cpp\)".*/\1/p' "$directory/compile_commands.json" | sort -u)
 else
   sources=("$@")
 fi

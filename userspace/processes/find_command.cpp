@@ -40,8 +40,9 @@ CommandPath find_command(const std::string& command, char* const* environment) {
     std::string_view directories = search_path(environment);
     for (;;) {
         const size_t size = std::min(directories.find(':'), directories.size());
-        const std::string directory(directories.substr(0, size));
-        std::string path = directory.empty() ? command : directory + "/" + command;  // empty: the current directory
+        std::string path(directories.substr(0, size));
+        if (!path.empty()) path += '/';  // empty: the current directory
+        path += command;
         const CommandStatus status = status_of(path);
         if (status == CommandStatus::found) return {std::move(path), status};
         if (status == CommandStatus::not_executable) result.status = status;

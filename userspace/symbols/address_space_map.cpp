@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 
 #include "symbols/module.hpp"
 
@@ -63,10 +64,11 @@ std::optional<CodeLocation> AddressSpaceMap::find(uint64_t address, uint64_t tim
     if (after == segments_.begin()) return std::nullopt;
     const Segment& segment = std::prev(after)->second;
     if (segment.end <= address) return std::nullopt;
-    for (auto version = segment.versions.rbegin(); version != segment.versions.rend(); ++version)
-        if (version->valid_from_ns <= time_ns)
-            return CodeLocation{version->module, address + version->offset_minus_start};
-    return std::nullopt;
+    const auto newest_first = std::views::reverse(segment.versions);
+    const auto version = std::ranges::find_if(
+        newest_first, [&](const Version& candidate) { return candidate.valid_from_ns <= time_ns; });
+    if (version == newest_first.end()) return std::nullopt;
+    return CodeLocation{version->module, address + version->offset_minus_start};
 }
 
 }  // namespace memtrace
