@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 
 #include "symbols/module.hpp"
 
@@ -64,10 +63,10 @@ std::optional<CodeLocation> AddressSpaceMap::find(uint64_t address, uint64_t tim
     if (after == segments_.begin()) return std::nullopt;
     const Segment& segment = std::prev(after)->second;
     if (segment.end <= address) return std::nullopt;
-    const auto newest_first = std::views::reverse(segment.versions);
-    const auto version = std::ranges::find_if(
-        newest_first, [&](const Version& candidate) { return candidate.valid_from_ns <= time_ns; });
-    if (version == newest_first.end()) return std::nullopt;
+    const auto& versions = segment.versions;
+    const auto version = std::find_if(versions.rbegin(), versions.rend(),
+                                      [&](const Version& candidate) { return candidate.valid_from_ns <= time_ns; });
+    if (version == versions.rend()) return std::nullopt;
     return CodeLocation{version->module, address + version->offset_minus_start};
 }
 
