@@ -1,6 +1,7 @@
 /* The target of the bench: a tight loop of malloc(64) and free at a chosen depth of the stack, timed by itself. A slice
  * counts only if the machine was quiet: the kernel gave the processor to nobody else meanwhile, and two reference
- * loops, one of arithmetic and one of system calls, that run before and after it are within 25 % of their best (in a virtual machine less is never kept). */
+ * loops, one of arithmetic and one of system calls, that run before and after it are within 25 % of their best (in a
+ * virtual machine less is never kept). */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
