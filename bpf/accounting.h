@@ -23,7 +23,7 @@ static __always_inline struct mt_row row_at(u32 row) {
 }
 
 static __always_inline u64 requested_bytes(const struct pt_regs* ctx, const struct mt_row* row) {
-    u64 size_bytes = read_argument(ctx, row->size_argument);
+    u64 size_bytes = row->size_argument ? read_argument(ctx, row->size_argument) : row->constant_size_bytes;
     if (!row->count_argument) return size_bytes;
     u64 count_of_them = read_argument(ctx, row->count_argument);
     /* A product that overflows is a call that fails; as 0 it would be a realloc that frees. */
@@ -39,14 +39,32 @@ static __always_inline bool is_recorded_size(u64 size_bytes) {
     return size_bytes >= min_size_bytes && size_bytes <= max_size_bytes;
 }
 
-static __always_inline void enter_free(struct thread* thread, struct mt_owner* owner, u64 address, u64 sp, u32 row) {
+/* The call keeps its return address on the stack: no return probe replaces it. */
+static __always_inline void note_return_address(struct call* call, const struct pt_regs* ctx, u32 flag) {
+    call->flags |= flag;
+    call->frame_pointer = frame_pointer(ctx);
+    read_word(call->sp, &call->return_address);
+}
+
+/* A free whose return is seen: what it calls is its own. Where there is no room, that counts as unknown frees. */
+static __always_inline void enclose_free(struct thread* thread, const struct pt_regs* ctx, u64 sp, u32 row) {
+    struct call* call = calls_push(&thread->calls);
+    if (!call) return;
+    *call = (struct call){.sp = sp, .row = row, .function = instruction_pointer(ctx)};
+    note_return_address(call, ctx, CALL_RETURNS_BY_INSTRUCTION);
+}
+
+static __always_inline void enter_free(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
+                                       const struct mt_row* row_of_call, u64 sp, u32 row) {
+    u64 address = read_argument(ctx, row_of_call->old_argument);
     if (address == 0) return;
     if (thread->calls.depth && settle_calls(thread, owner, sp, row) != CALL_IS_OUTERMOST) {
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
         return;
     }
+    if (row_of_call->flags & MT_ROW_RETURN_INSTRUCTIONS) enclose_free(thread, ctx, sp, row);
     /* A free that is only entered cannot be in flight; one that hands the block on to another free is told by it. */
-    bool is_handed_on = address == thread->last_freed_address && sp < thread->last_freed_sp;
+    bool is_handed_on = address == thread->last_freed_address && sp <= thread->last_freed_sp;
     thread->last_freed_address = address;
     thread->last_freed_sp = sp;
     struct held_block held = {};
@@ -80,7 +98,7 @@ static __always_inline void note_arguments(struct thread* thread, struct mt_owne
     call->size_bytes = requested_bytes(ctx, row);
     if (row->operation == MT_OP_ALLOCATE_OUT) call->address = read_argument(ctx, row->out_argument);
     if (row->old_argument) call->address = read_argument(ctx, row->old_argument);
-    if (row->operation == MT_OP_REALLOCATE) take_old_block(thread, call);
+    if (row->operation == MT_OP_REALLOCATE || row->operation == MT_OP_RESIZE) take_old_block(thread, call);
     if (row->operation == MT_OP_MAP) {
         call->protection = ctx->dx;
         call->map_flags = ctx->cx;
@@ -97,12 +115,6 @@ static __always_inline void note_arguments(struct thread* thread, struct mt_owne
     }
 }
 
-static __always_inline void note_delegate(struct call* call, const struct pt_regs* ctx) {
-    call->flags |= CALL_HAS_NO_RETURN;
-    call->frame_pointer = frame_pointer(ctx);
-    read_word(call->sp, &call->return_address);
-}
-
 /* Would the kernel drop the return of this call, or, because the thread has changed to a stack above one on which a
  * call waits for its return, drop that other call's and then kill the thread ("handle uretprobe, sending SIGILL")? */
 static __always_inline bool return_is_at_risk(const struct thread* thread, u64 sp) {
@@ -111,7 +123,7 @@ static __always_inline bool return_is_at_risk(const struct thread* thread, u64 s
     u32 top = thread->calls.depth - 1;
     if (top >= MT_MAX_CALLS) return false;
     const struct call* waiting = &thread->calls.stack[top & (MT_MAX_CALLS - 1)];
-    return waiting->sp < sp && !(waiting->flags & (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED));
+    return waiting->sp < sp && !(waiting->flags & CALL_KEEPS_RETURN_ADDRESS);
 }
 
 /* A function of the table was entered. Returns enum wanted_return. */
@@ -123,7 +135,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     struct mt_row row = row_at(row_number);
     u64 sp = stack_pointer(ctx);
     if (row.operation == MT_OP_FREE) {
-        enter_free(thread, owner, read_argument(ctx, row.old_argument), sp, row_number);
+        enter_free(thread, owner, ctx, &row, sp, row_number);
         return RETURN_IS_NOT_WANTED;
     }
     u32 relation = thread->calls.depth ? settle_calls(thread, owner, sp, row_number) : CALL_IS_OUTERMOST;
@@ -138,7 +150,8 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
         return RETURN_IS_NOT_WANTED;
     }
-    bool is_at_risk = row.operation != MT_OP_DELEGATE && return_is_at_risk(thread, sp);
+    bool is_return_probed = row.operation != MT_OP_DELEGATE && !(row.flags & MT_ROW_RETURN_INSTRUCTIONS);
+    bool is_at_risk = is_return_probed && return_is_at_risk(thread, sp);
     struct call* call = calls_push(&thread->calls);
     if (!call) {
         count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
@@ -146,11 +159,11 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     }
     *call = (struct call){.sp = sp, .row = row_number, .function = instruction_pointer(ctx)};
     if (relation == CALL_IS_FOR_DELEGATE) call->flags = CALL_DELEGATED;
-    if (row.operation == MT_OP_DELEGATE) note_delegate(call, ctx);
+    if (row.operation == MT_OP_DELEGATE) note_return_address(call, ctx, CALL_HAS_NO_RETURN);
+    if (row.flags & MT_ROW_RETURN_INSTRUCTIONS) note_return_address(call, ctx, CALL_RETURNS_BY_INSTRUCTION);
     note_arguments(thread, owner, call, ctx, &row);
     if (is_at_risk) {
-        call->flags |= CALL_RETURN_MISSED;
-        read_word(sp, &call->return_address);
+        note_return_address(call, ctx, CALL_RETURN_MISSED);
         count(owner, MT_COUNT_RETURNS_MISSED);
         return RETURN_IS_NOT_WANTED;
     }
@@ -160,7 +173,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
 /* Takes the stack of the returning call and finds its site. A delegated call's stack is its delegate's. */
 static __always_inline u32 site_of_return(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
                                           const struct call* call) {
-    if (call->flags & CALL_HAS_NO_RETURN)
+    if (call->flags & CALL_KEEPS_RETURN_ADDRESS)
         walk_stack(thread, call->return_address, call->sp + 8, call->frame_pointer);
     else
         walk_stack(thread, instruction_pointer(ctx), stack_pointer(ctx), frame_pointer(ctx));
@@ -180,7 +193,8 @@ static __always_inline void record_return(struct thread* thread, struct mt_owner
 
 static __always_inline void leave_reallocate(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
                                              struct call* call, u64 result) {
-    bool gave_back = result != 0 || (call->size_bytes == 0 && call->address != 0);
+    bool gave_back = result != 0 || (call->size_bytes == 0 && call->address != 0) ||
+                     (row_at(call->row).flags & MT_ROW_FREES_WHEN_FAILED);
     if (call->flags & CALL_HOLDS_BLOCK) {
         struct held_block held = call->held;
         call->flags &= ~CALL_HOLDS_BLOCK;
@@ -229,23 +243,21 @@ static long settle_returned(u32 step, struct return_settling* context) {
     return 0;
 }
 
-/* A function of the table returned. */
-static __always_inline int leave_function(struct pt_regs* ctx) {
-    struct mt_owner* owner;
-    struct thread* thread = traced_thread(&owner);
-    if (!thread) return 0;
-    u32 row_number = bpf_get_attach_cookie(ctx);
-    u64 sp = stack_pointer(ctx) - 8;
-    u32 found = find_call(thread, sp, row_number);
-    if (!found) return 0;
-    u32 index = (found - 1) & (MT_MAX_CALLS - 1);
-    if (found < thread->calls.depth) {
-        struct return_settling settling = {.thread = thread, .owner = owner, .index = index, .sp = sp};
-        bpf_loop(MT_MAX_CALLS, settle_returned, &settling, 0);
-    }
+/* Forgets the calls that were left inside the one at `index`, which is returning. */
+static __always_inline void settle_inner_calls(struct thread* thread, struct mt_owner* owner, u32 index, u64 sp) {
+    if (index + 1 >= thread->calls.depth) return;
+    struct return_settling settling = {.thread = thread, .owner = owner, .index = index, .sp = sp};
+    bpf_loop(MT_MAX_CALLS, settle_returned, &settling, 0);
+}
+
+/* The call at `index` returns. */
+static __always_inline int leave_call(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
+                                      u32 index) {
     struct call* call = &thread->calls.stack[index];
-    struct mt_row row = row_at(row_number);
+    struct mt_row row = row_at(call->row);
     u64 result = read_result(ctx);
+    if (row.operation == MT_OP_FREE) return remove_call(thread, index);
+    if (row.operation == MT_OP_RESIZE) result = result >= call->size_bytes ? call->address : 0;
     if (row.operation == MT_OP_ALLOCATE_OUT && (u32)result != 0)
         result = 0;
     else if (row.operation == MT_OP_ALLOCATE_OUT && !read_word(call->address, &result))
@@ -254,16 +266,45 @@ static __always_inline int leave_function(struct pt_regs* ctx) {
         /* When it failed, the delegate may try again or throw; when it succeeded, the delegate is done. */
         const struct call* delegate = &thread->calls.stack[(index - 1) & (MT_MAX_CALLS - 1)];
         if (result) record_return(thread, owner, ctx, delegate, result);
+        bool is_done = result || (delegate->flags & CALL_RETURNS_BY_INSTRUCTION);
         remove_call(thread, index);
-        if (result) remove_call(thread, (index - 1) & (MT_MAX_CALLS - 1));
+        if (is_done) remove_call(thread, (index - 1) & (MT_MAX_CALLS - 1));
         return 0;
     }
-    if (row.operation == MT_OP_REALLOCATE)
+    if (row.operation == MT_OP_REALLOCATE || row.operation == MT_OP_RESIZE)
         leave_reallocate(thread, owner, ctx, call, result);
     else if (row.operation == MT_OP_MAP || row.operation == MT_OP_UNMAP || row.operation == MT_OP_REMAP)
         leave_mapping(thread, owner, ctx, call, row.operation, result);
     else if (result)
         record_return(thread, owner, ctx, call, result);
-    remove_call(thread, index);
-    return 0;
+    return remove_call(thread, index);
+}
+
+/* A return probe of a function of the table was hit. */
+static __always_inline int leave_function(struct pt_regs* ctx) {
+    struct mt_owner* owner;
+    struct thread* thread = traced_thread(&owner);
+    if (!thread) return 0;
+    u64 sp = stack_pointer(ctx) - 8;
+    u32 found = find_call(thread, sp, bpf_get_attach_cookie(ctx));
+    if (!found) return 0;
+    u32 index = (found - 1) & (MT_MAX_CALLS - 1);
+    settle_inner_calls(thread, owner, index, sp);
+    return leave_call(thread, owner, ctx, index);
+}
+
+/* A return instruction, or a jump out, of a function whose calls return so was hit. Other functions share that code:
+ * it is the return of a call only when the stack says so. */
+static __always_inline int leave_by_instruction(struct pt_regs* ctx) {
+    struct mt_owner* owner;
+    struct thread* thread = traced_thread(&owner);
+    u64 sp = stack_pointer(ctx), return_address;
+    if (!thread || !thread->calls.depth || !read_word(sp, &return_address)) return 0;
+    u32 found = find_returning_call(thread, sp, return_address);
+    if (!found) return 0;
+    u32 index = (found - 1) & (MT_MAX_CALLS - 1);
+    settle_inner_calls(thread, owner, index, sp);
+    if (bpf_get_attach_cookie(ctx) & MT_COOKIE_UNSEEN_RETURN) return lose_return(thread, owner, index);
+    thread->calls.stack[index].frame_pointer = frame_pointer(ctx);
+    return leave_call(thread, owner, ctx, index);
 }

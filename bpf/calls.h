@@ -15,7 +15,11 @@ enum call_flags {
     CALL_OLD_UNKNOWN = 4,    /* its old block was not recorded */
     CALL_RETURN_MISSED = 8,  /* its return will not be reported; it only suppresses what it calls */
     CALL_HAS_NO_RETURN = 16, /* a delegate: is never return-probed */
+    CALL_RETURNS_BY_INSTRUCTION = 32, /* its return is seen at a return instruction of its own code */
 };
+
+/* Calls whose return address stands on the stack as it is. */
+#define CALL_KEEPS_RETURN_ADDRESS (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED | CALL_RETURNS_BY_INSTRUCTION)
 
 struct held_block {
     mt_u64 size_bytes;
@@ -26,8 +30,8 @@ struct held_block {
 
 struct call {
     mt_u64 sp;             /* address of the return address */
-    mt_u64 return_address; /* a delegate's; 0 in other calls */
-    mt_u64 frame_pointer;  /* a delegate's */
+    mt_u64 return_address; /* of calls that keep it; 0 in others */
+    mt_u64 frame_pointer;  /* of the caller, in calls that keep their return address */
     mt_u64 function;       /* address of its probe; of a delegate: of the last probe passed in the chain of delegates */
     mt_u64 inner_function; /* address of the probe of the last call that it suppressed */
     mt_u64 size_bytes;     /* asked for */
@@ -59,10 +63,10 @@ static inline int call_is_made_by_delegate(const struct call* delegate, mt_u64 r
 }
 
 /* Is the word at a call's `sp` what a call in flight has there: the kernel's return trampoline (0: this address space
- * has none), or a delegate's own return address? */
+ * has none), or the return address that it keeps? */
 static inline int call_slot_is_intact(const struct call* call, mt_u64 slot, mt_u64 trampoline) {
     if (trampoline && slot == trampoline) return 1;
-    return (call->flags & (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED)) && slot == call->return_address;
+    return (call->flags & CALL_KEEPS_RETURN_ADDRESS) && slot == call->return_address;
 }
 
 /* The newest call named (sp, row), as index + 1; 0 if there is none. */
@@ -70,6 +74,17 @@ static inline mt_u32 calls_find(const struct calls* calls, mt_u64 sp, mt_u32 row
     for (mt_u32 index = MT_MAX_CALLS; index > 0; index--) {
         const struct call* call = &calls->stack[(index - 1) & (MT_MAX_CALLS - 1)];
         if (index <= calls->depth && call->sp == sp && call->row == row) return index;
+    }
+    return 0;
+}
+
+/* The newest call at `sp` that returns by an instruction to `return_address`, as index + 1; 0 if there is none. */
+static inline mt_u32 calls_find_returning(const struct calls* calls, mt_u64 sp, mt_u64 return_address) {
+    for (mt_u32 index = MT_MAX_CALLS; index > 0; index--) {
+        const struct call* call = &calls->stack[(index - 1) & (MT_MAX_CALLS - 1)];
+        if (index <= calls->depth && call->sp == sp && (call->flags & CALL_RETURNS_BY_INSTRUCTION) &&
+            call->return_address == return_address)
+            return index;
     }
     return 0;
 }

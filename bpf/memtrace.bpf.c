@@ -20,6 +20,12 @@ int on_return(struct pt_regs* ctx) {
     return leave_function(ctx);
 }
 
+/* At return instructions of functions that may throw: there, no return probe may be. */
+SEC("uprobe")
+int on_return_instruction(struct pt_regs* ctx) {
+    return leave_by_instruction(ctx);
+}
+
 /* Without bpf_session_is_return(), whose signature changed in 7.0: at entry the instruction pointer is the probe's own.
  */
 SEC("uprobe")

@@ -82,6 +82,11 @@ __noinline u32 find_call(struct thread* thread, u64 sp, u32 row) {
     return thread ? calls_find(&thread->calls, sp, row) : 0;
 }
 
+/* The newest call at `sp` that returns by an instruction to `return_address`, as index + 1; 0 if there is none. */
+__noinline u32 find_returning_call(struct thread* thread, u64 sp, u64 return_address) {
+    return thread ? calls_find_returning(&thread->calls, sp, return_address) : 0;
+}
+
 /* Forgets the call at `index`, which will never return. */
 __noinline int abandon_call(struct thread* thread, struct mt_owner* owner, u32 index) {
     if (!thread || !owner || index >= MT_MAX_CALLS) return 0;
@@ -90,12 +95,25 @@ __noinline int abandon_call(struct thread* thread, struct mt_owner* owner, u32 i
         struct held_block held = call->held;
         record_free(owner, thread->owner, call->address, &held, call->row);
     }
-    if (rows[call->row & (MT_MAX_ROWS - 1)].operation == MT_OP_REALLOCATE)
+    u32 operation = rows[call->row & (MT_MAX_ROWS - 1)].operation;
+    if (operation == MT_OP_REALLOCATE || operation == MT_OP_RESIZE)
         count(owner, MT_COUNT_REALLOCS_UNRESOLVED);
+    else if (operation == MT_OP_FREE)
+        ; /* its block was recorded when it was entered */
     else if (!(call->flags & (CALL_DELEGATED | CALL_RETURN_MISSED)))
         count(owner, MT_COUNT_CALLS_ABANDONED);
     remove_call(thread, index);
     return 0;
+}
+
+/* Forgets the call at `index`, which goes on where its return will not be seen. */
+__noinline int lose_return(struct thread* thread, struct mt_owner* owner, u32 index) {
+    if (!thread || !owner || index >= MT_MAX_CALLS) return 0;
+    struct call* call = &thread->calls.stack[index & (MT_MAX_CALLS - 1)];
+    u32 operation = rows[call->row & (MT_MAX_ROWS - 1)].operation;
+    if (operation == MT_OP_REALLOCATE || operation == MT_OP_RESIZE) return abandon_call(thread, owner, index);
+    if (operation != MT_OP_FREE) count(owner, MT_COUNT_RETURNS_MISSED);
+    return remove_call(thread, index);
 }
 
 struct settling {
@@ -128,9 +146,15 @@ static __always_inline enum containment containment_in(struct settling* new_call
 /* A call at the very place of another one: a tail call (reallocarray's to realloc), or the other one is over. */
 static __always_inline bool is_tail_call(const struct settling* new_call, const struct call* outer) {
     if (outer->row == new_call->row) return false;
-    if (outer->flags & (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED))
-        return new_call->return_address == outer->return_address;
+    if (outer->flags & CALL_KEEPS_RETURN_ADDRESS) return new_call->return_address == outer->return_address;
     return new_call->trampoline && new_call->return_address == new_call->trampoline;
+}
+
+/* Is a tail call of `row` how `outer` gets its result? Its return is then seen as that of `row`. */
+static __always_inline bool ends_in(const struct call* outer, u32 row) {
+    if (outer->flags & CALL_HAS_NO_RETURN) return true;
+    return (outer->flags & CALL_RETURNS_BY_INSTRUCTION) &&
+           !(rows[row & (MT_MAX_ROWS - 1)].flags & MT_ROW_RETURN_INSTRUCTIONS);
 }
 
 /* Looks at the newest call in flight; 0: it was over and is forgotten, look again. */
@@ -142,7 +166,7 @@ static long settle_top(u32 index, struct settling* new_call) {
     u64 slot = 0;
     bool is_intact = read_word(outer->sp, &slot) && call_slot_is_intact(outer, slot, new_call->trampoline);
     if (outer->sp == new_call->sp && is_tail_call(new_call, outer)) {
-        new_call->relation = outer->flags & CALL_HAS_NO_RETURN ? CALL_IS_FOR_DELEGATE : CALL_IS_INNER;
+        new_call->relation = ends_in(outer, new_call->row) ? CALL_IS_FOR_DELEGATE : CALL_IS_INNER;
         return 1;
     }
     if (outer->sp > new_call->sp && is_intact) {

@@ -17,7 +17,7 @@ typedef unsigned long long mt_u64;
 #endif
 
 enum mt_limits {
-    MT_MAX_ROWS = 256,      /* rows of the table of allocators; a row's number is its probes' cookie */
+    MT_MAX_ROWS = 512,      /* rows of the table of allocators; a power of two */
     MT_MAX_FRAMES = 127,    /* frames of one stack */
     MT_MAX_CALLS = 16,      /* allocator calls in flight on one thread */
     MT_MAX_OWNERS = 4096,   /* address spaces that one session can tell apart; owner 0 is "none" */
@@ -38,6 +38,20 @@ enum mt_operation {
     MT_OP_MAP = 6,      /* mmap(address, size, protection, flags, fd, offset) */
     MT_OP_UNMAP = 7,    /* munmap(old, size) */
     MT_OP_REMAP = 8,    /* mremap(old, old_size = argument 2, size, flags, new_address) */
+    MT_OP_RESIZE = 9,   /* resizes `old` where it is, returns its new size, less than `size` when it failed: xallocx */
+};
+
+/* mt_row.flags. */
+enum mt_row_flags {
+    MT_ROW_RETURN_INSTRUCTIONS = 1, /* its return is seen at its own return instructions: it may throw, and an exception
+                                       must not meet a return address that a return probe has replaced */
+    MT_ROW_FREES_WHEN_FAILED = 2,   /* REALLOCATE: gives back `old` also when it returns nothing: reallocf */
+};
+
+/* A probe's cookie: a row's number, or one of these. */
+enum mt_cookie {
+    MT_COOKIE_RETURN_INSTRUCTION = 1 << 16, /* the probe is at a return instruction of rows that have their flag */
+    MT_COOKIE_UNSEEN_RETURN = 1 << 17,      /* ... at a jump out of them, to where their return is not seen */
 };
 
 /* How the kernel side reads one function of the table. Arguments count from 1; 0 is "has none". */
@@ -47,7 +61,10 @@ struct mt_row {
     mt_u8 count_argument; /* multiplies the size */
     mt_u8 old_argument;   /* the block that is given back */
     mt_u8 out_argument;   /* points to where the result is stored */
-    mt_u8 reserved[3];
+    mt_u8 flags;          /* enum mt_row_flags */
+    mt_u8 reserved[2];
+    mt_u32 constant_size_bytes; /* the size, of a function that has no argument for it */
+    mt_u32 reserved_word;
 };
 
 /* Counters, kept per owner. The names of the contract's accuracy figures are sums of them (userspace/heap). */
@@ -250,7 +267,7 @@ struct mt_file_event {
 #else
 #define MT_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 #endif
-MT_ASSERT_SIZE(struct mt_row, 8);
+MT_ASSERT_SIZE(struct mt_row, 16);
 MT_ASSERT_SIZE(struct mt_owner, 248);
 MT_ASSERT_SIZE(struct mt_target, 8);
 MT_ASSERT_SIZE(struct mt_site_key, 24);

@@ -64,11 +64,12 @@ Result<void> EmptyProbes::attach(const TargetProcess& target) {
     const Fd library(open(target.library().c_str(), O_RDONLY | O_CLOEXEC));
     const Result<ElfFile> file = ElfFile::open(library.get(), target.library().string());
     if (!file) return file.error();
-    const Result<std::vector<ProbePoint>> points = find_probe_points(*file);
-    if (!points) return points.error();
+    const AllocatorTable table;
+    const Result<ProbePoints> found = find_probe_points(*file, table);
+    if (!found) return found.error();
     const RungPrograms programs = {skeleton_->progs.on_call, skeleton_->progs.on_return,
-                                   skeleton_->progs.on_call_or_return};
-    Result<FileProbes> probes = FileProbes::attach(rung_, programs, library.get(), *points, target.pid());
+                                   skeleton_->progs.on_call_or_return, skeleton_->progs.on_call};
+    Result<FileProbes> probes = FileProbes::attach(rung_, programs, table, library.get(), found->points, target.pid());
     if (!probes) return probes.error();
     probes_.emplace(std::move(*probes));
     return {};

@@ -17,7 +17,7 @@ constexpr int thread_count = 4;
 constexpr int rounds = 4000;
 
 /// The numbers of Shared that the racing threads fill.
-enum Number { allocations, allocated_bytes, frees, freed_bytes, has_to_stop };
+enum Number { allocations, allocated_bytes, freed_blocks, freed_bytes, has_to_stop };
 
 void* traced_malloc(Shared& shared, size_t size_bytes) {
     shared.numbers[allocations].fetch_add(1);
@@ -26,7 +26,7 @@ void* traced_malloc(Shared& shared, size_t size_bytes) {
 }
 
 void traced_free(Shared& shared, void* block, size_t size_bytes) {
-    shared.numbers[frees].fetch_add(1);
+    shared.numbers[freed_blocks].fetch_add(1);
     shared.numbers[freed_bytes].fetch_add(size_bytes);
     own_free(block, [=] {
         std::free(block);
@@ -37,7 +37,7 @@ void traced_free(Shared& shared, void* block, size_t size_bytes) {
 void* traced_realloc(Shared& shared, void* block, size_t old_size_bytes, size_t size_bytes) {
     shared.numbers[allocations].fetch_add(1);
     shared.numbers[allocated_bytes].fetch_add(size_bytes);
-    shared.numbers[frees].fetch_add(1);
+    shared.numbers[freed_blocks].fetch_add(1);
     shared.numbers[freed_bytes].fetch_add(old_size_bytes);
     return own_realloc(block, size_bytes, [=] { return std::realloc(block, size_bytes); });
 }
@@ -118,7 +118,7 @@ TEST_CASE("threads that race on one allocator balance to the byte", "[bpf]") {
     CHECK(reading.blocks().size() > 0);
     CHECK(reading.totals().allocations == truth.numbers[allocations]);
     CHECK(reading.totals().allocated_bytes == truth.numbers[allocated_bytes]);
-    CHECK(reading.totals().frees == truth.numbers[frees]);
+    CHECK(reading.totals().frees == truth.numbers[freed_blocks]);
     CHECK(reading.totals().freed_bytes == truth.numbers[freed_bytes]);
     CHECK(reading.snapshot.address_spaces.size() == 1);
     CHECK(reading.counts() == Counts{});

@@ -8,11 +8,16 @@
 #include <map>
 #include <ostream>
 
-#include "probes/allocators.hpp"
+#include "probes/allocator_table.hpp"
 #include "probes/elf_file.hpp"
 
 namespace memtrace::test {
 namespace {
+
+const AllocatorTable& table() {
+    static const AllocatorTable table;
+    return table;
+}
 
 constexpr const char* own_path = "/proc/self/exe";
 
@@ -35,7 +40,7 @@ ProbePoint own_point(const ElfFile& file, const std::vector<FunctionSymbol>& fun
     REQUIRE(symbol != functions.end());
     const uint32_t row = row_of(probe.row);
     const auto code = value_of(file.code(symbol->vaddr, symbol->size_bytes));
-    const auto placement = place_probe(code, symbol->vaddr, {argument_registers(allocator_table()[row].row), false});
+    const auto placement = place_probe(code, symbol->vaddr, {argument_registers(table()[row].row), false});
     const auto offset = file.file_offset(symbol->vaddr);
     REQUIRE(placement.has_value());
     REQUIRE(offset.has_value());
@@ -60,9 +65,9 @@ bool can_trace(AttachRung rung) {
 }
 
 uint32_t row_of(std::string_view symbol) {
-    const auto row = std::ranges::find(allocator_table(), symbol, &AllocatorFunction::symbol);
-    REQUIRE(row != allocator_table().end());
-    return static_cast<uint32_t>(row - allocator_table().begin());
+    const uint32_t row = table().find(symbol, {"libc", !symbol.starts_with("_Zn")}, "");
+    REQUIRE(row != 0);
+    return row;
 }
 
 std::ostream& operator<<(std::ostream& out, const LiveBlock& block) {
@@ -121,6 +126,7 @@ const Events::Stack* Events::stack_of(uint32_t site) const {
 
 SessionOptions small_tables() {
     SessionOptions options;
+    options.table = &table();
     options.max_live_blocks = 8192;
     options.max_sites = 1024;
     options.ring_size_bytes = 1u << 20;
@@ -139,7 +145,7 @@ std::vector<ProbePoint> own_points(const std::vector<OwnProbe>& probes) {
 
 std::vector<ProbePoint> points_of_file(const std::string& path) {
     const Fd fd = open_file(path);
-    return value_of(find_probe_points(value_of(ElfFile::open(fd.get(), path))));
+    return value_of(find_probe_points(value_of(ElfFile::open(fd.get(), path)), table())).points;
 }
 
 Tracing::Tracing(AttachRung rung, const SessionOptions& options) {

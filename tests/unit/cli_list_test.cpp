@@ -5,7 +5,7 @@
 
 #include "catch.hpp"
 #include "cli/list_command.hpp"
-#include "probes/allocators.hpp"
+#include "probes/allocator_families.hpp"
 
 using namespace memtrace;
 
@@ -29,7 +29,7 @@ std::string line_of(const std::string& symbol) {
 
 TEST_CASE("list has one line for each function of the table and a header", "[cli]") {
     size_t functions = 0;
-    for (const AllocatorFunction& function : allocator_table())
+    for (const AllocatorFunction& function : built_in_functions())
         if (!is_reserved_row(function)) ++functions;
     const std::vector<std::string> lines = lines_of(allocator_list());
     REQUIRE(functions > 0);
@@ -40,7 +40,7 @@ TEST_CASE("list has one line for each function of the table and a header", "[cli
 TEST_CASE("list's lines can be read back column by column", "[cli]") {
     const std::vector<std::string> lines = lines_of(allocator_list());
     size_t index = 1;
-    for (const AllocatorFunction& function : allocator_table()) {
+    for (const AllocatorFunction& function : built_in_functions()) {
         if (is_reserved_row(function)) continue;
         REQUIRE(index < lines.size());
         std::istringstream stream(lines[index++]);

@@ -48,8 +48,8 @@ void read_everything(std::span<const uint8_t> content) {
     file->build_id();
     file->interpreter();
     file->is_static();
-    if (auto points = find_probe_points(*file))
-        for (const ProbePoint& point : *points)
+    if (auto points = find_probe_points(*file, AllocatorTable()))
+        for (const ProbePoint& point : points->points)
             CHECK(point.placement.offset < 64 << 10);
     else
         CHECK_FALSE(points.error().why.empty());
@@ -93,7 +93,7 @@ TEST_CASE("addresses become file offsets by the executable segment that has them
     CHECK_FALSE(file->code(0, 4));
 }
 
-TEST_CASE("only what a file defines and shows to others counts as its function", "[probes]") {
+TEST_CASE("what a file defines is its function, shown to others or not", "[probes]") {
     TestElf elf = small_elf();
     const uint64_t here = TestElf::code_vaddr;
     elf.symbols = {{.name = "plt_stub", .vaddr = here, .size_bytes = 1, .section = SHN_UNDEF},
@@ -107,11 +107,12 @@ TEST_CASE("only what a file defines and shows to others counts as its function",
     REQUIRE(file);
     const auto functions = file->functions();
     REQUIRE(functions);
-    REQUIRE(functions->size() == 3);
+    REQUIRE(functions->size() == 4);
     CHECK((*functions)[0].name == "weak");
     CHECK((*functions)[1].name == "indirect");
     CHECK((*functions)[1].is_ifunc);
-    CHECK((*functions)[2].name == "versioned");
+    CHECK((*functions)[2].name == "own");
+    CHECK((*functions)[3].name == "versioned");
 }
 
 TEST_CASE("a program without a dynamic linker is static, a library without one is not", "[probes]") {

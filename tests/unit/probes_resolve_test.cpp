@@ -36,17 +36,17 @@ std::optional<ElfFile> library(const char* path) {
 std::vector<ProbePoint> points_of(const TestElf& elf) {
     auto file = ElfFile::open(file_of(elf.bytes()).get(), "test file");
     REQUIRE(file);
-    auto points = find_probe_points(*file);
-    REQUIRE(points);
-    return *points;
+    auto found = find_probe_points(*file, AllocatorTable());
+    REQUIRE(found);
+    return found->points;
 }
 
 std::vector<SkippedFunction> skipped_of(const TestElf& elf) {
     auto file = ElfFile::open(file_of(elf.bytes()).get(), "test file");
     REQUIRE(file);
-    auto skipped = find_skipped_functions(*file);
-    REQUIRE(skipped);
-    return *skipped;
+    auto found = find_probe_points(*file, AllocatorTable());
+    REQUIRE(found);
+    return found->skipped;
 }
 
 const ProbePoint* find(const std::vector<ProbePoint>& points, std::string_view symbol) {
@@ -73,7 +73,7 @@ void check_points(const char* path, const std::vector<ProbePoint>& points) {
     for (const ProbePoint& point : points) {
         INFO(path << " " << point.symbol << "+" << point.placement.offset);
         CHECK(places.insert(point.file_offset).second);
-        CHECK(allocator_table()[point.row].symbol == point.symbol);
+        CHECK(AllocatorTable()[point.row].symbol == point.symbol);
         CHECK((point.placement.is_emulated || point.placement.offset == 0));
         CHECK(point.placement.offset < point.function_size);
         CHECK_FALSE(point.placement.instruction.empty());
@@ -92,21 +92,24 @@ void check_points(const char* path, const std::vector<ProbePoint>& points) {
 TEST_CASE("this machine's libc has a probe for each of its allocator functions, on a boundary", "[probes]") {
     const auto file = library(libc_path);
     if (!file) return;
-    const auto points = find_probe_points(*file);
-    REQUIRE(points);
+    const auto found = find_probe_points(*file, AllocatorTable());
+    REQUIRE(found);
+    const auto* points = &found->points;
     for (const char* symbol : {"malloc", "calloc", "realloc", "reallocarray", "free", "posix_memalign", "aligned_alloc",
                                "valloc", "pvalloc", "mmap", "munmap", "mremap"})
         CHECK(find(*points, symbol) != nullptr);
     CHECK(find(*points, "_Znwm") == nullptr);
     check_points(libc_path, *points);
-    CHECK(find_skipped_functions(*file).value().empty());
+    CHECK(found->skipped.empty());
+    CHECK(found->allocator.family == "libc");
 }
 
 TEST_CASE("this machine's libc gets one probe where several names mean one function", "[probes]") {
     const auto file = library(libc_path);
     if (!file) return;
-    const auto points = find_probe_points(*file);
-    REQUIRE(points);
+    const auto found = find_probe_points(*file, AllocatorTable());
+    REQUIRE(found);
+    const auto* points = &found->points;
     const auto functions = file->functions();
     REQUIRE(functions);
     // glibc has memalign, mmap64 and, up to 2.25 and as an old version, cfree at the place of another.
@@ -119,8 +122,9 @@ TEST_CASE("this machine's libc gets one probe where several names mean one funct
 TEST_CASE("this machine's operator new is probed in all its forms and operator delete in none", "[probes]") {
     const auto file = library(libstdcxx_path);
     if (!file) return;
-    const auto points = find_probe_points(*file);
-    REQUIRE(points);
+    const auto found = find_probe_points(*file, AllocatorTable());
+    REQUIRE(found);
+    const auto* points = &found->points;
     CHECK(points->size() == 8);
     check_points(libstdcxx_path, *points);
 }
@@ -128,8 +132,9 @@ TEST_CASE("this machine's operator new is probed in all its forms and operator d
 TEST_CASE("the places measured on Debian 12's libc are found in it", "[probes]") {
     const auto file = library(libc_path);
     if (!file || file->build_id() != "93ac61ec5a8eb1396f9fbd350e3169a558528a40") return;  // 2.36-9+deb12u14
-    const auto points = find_probe_points(*file);
-    REQUIRE(points);
+    const auto found = find_probe_points(*file, AllocatorTable());
+    REQUIRE(found);
+    const auto* points = &found->points;
     const auto offset = [&](std::string_view symbol) { return find(*points, symbol)->placement.offset; };
     CHECK(offset("malloc") == 0);
     CHECK(offset("free") == 9);
@@ -187,7 +192,6 @@ TEST_CASE("a file that only calls an allocator has no point", "[probes]") {
     elf.code = {0x55, 0x5d, 0xc3};
     elf.symbols = {{.name = "malloc", .vaddr = 0, .section = SHN_UNDEF},
                    {.name = "free", .vaddr = TestElf::code_vaddr, .section = SHN_UNDEF},
-                   {.name = "calloc", .vaddr = TestElf::code_vaddr, .is_dynamic = false, .binding = STB_LOCAL},
                    {.name = "main", .vaddr = TestElf::code_vaddr, .size_bytes = 3}};
     CHECK(points_of(elf).empty());
     CHECK(skipped_of(elf).empty());
@@ -227,11 +231,11 @@ TEST_CASE("a place that another symbol names is not passed, nor is a function's 
 TEST_CASE("a file with more definitions than an allocator can have is an error", "[probes]") {
     TestElf elf;
     elf.code.assign(4096, 0x90);
-    for (uint64_t index = 0; index < 1000; ++index)
+    for (uint64_t index = 0; index < 2000; ++index)
         elf.symbols.push_back({.name = "malloc", .vaddr = TestElf::code_vaddr + index, .size_bytes = 1});
     const auto file = ElfFile::open(file_of(elf.bytes()).get(), "test file");
     REQUIRE(file);
-    const auto points = find_probe_points(*file);
+    const auto points = find_probe_points(*file, AllocatorTable());
     REQUIRE_FALSE(points);
     CHECK(points.error().what == "test file");
 }

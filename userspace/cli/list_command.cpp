@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "probes/allocators.hpp"
+#include "probes/allocator_families.hpp"
 
 namespace memtrace {
 namespace {
@@ -28,6 +28,8 @@ std::string_view operation_name(uint8_t operation) {
             return "allocate-out";
         case MT_OP_DELEGATE:
             return "delegate";
+        case MT_OP_RESIZE:
+            return "resize";
         case MT_OP_MAP:
             return "map";
         case MT_OP_UNMAP:
@@ -64,7 +66,7 @@ Columns columns_of(const AllocatorFunction& function) {
 std::string allocator_list() {
     std::vector<std::pair<Columns, std::string_view>> lines = {
         {{"# family", "symbol", "operation", "kind", "arguments"}, "function"}};
-    for (const AllocatorFunction& function : allocator_table())
+    for (const AllocatorFunction& function : built_in_functions())
         if (!is_reserved_row(function)) lines.emplace_back(columns_of(function), function.name);
 
     std::array<size_t, std::tuple_size_v<Columns>> widths{};

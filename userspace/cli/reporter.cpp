@@ -2,7 +2,7 @@
 
 #include <ctime>
 
-#include "probes/allocators.hpp"
+#include "probes/allocator_table.hpp"
 #include "reports/leak_report.hpp"
 
 namespace memtrace {
@@ -14,11 +14,10 @@ int64_t now_ns(clockid_t clock) {
     return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-RowName row_name(uint32_t row) {
-    const auto table = allocator_table();
-    // Row 0 is the site that takes blocks whose own site found no room.
-    if (row == 0 || row >= table.size()) return {"", "unknown"};
+RowName row_name(const AllocatorTable& table, uint32_t row) {
     const AllocatorFunction& function = table[row];
+    // Row 0 is the site that takes blocks whose own site found no room.
+    if (is_reserved_row(function)) return {"", "unknown"};
     return {std::string(function.family), std::string(function.name)};
 }
 
@@ -84,6 +83,7 @@ Result<void> Reporter::write_reports(const std::vector<pid_t>& pids, bool is_fin
                                  .processes = pids};
     if (has_ended) figure_options.exited = pids;
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options);
+    const auto row_names = [&](uint32_t row) { return row_name(tracer_.table(), row); };
     ++sequence_;
     for (const pid_t pid : pids) {
         ProcessFigures process = std::move(figures.at(pid));
@@ -98,7 +98,7 @@ Result<void> Reporter::write_reports(const std::vector<pid_t>& pids, bool is_fin
                                                .top = options_.top,
                                                .older_ns = options_.older_ns,
                                                .shows_blocks = options_.shows_blocks};
-        const ReportRecord record = build_leak_report(std::move(process), input, report_options, tracer_, row_name);
+        const ReportRecord record = build_leak_report(std::move(process), input, report_options, tracer_, row_names);
         has_losses_ |= !record.accuracy.is_complete();
         if (auto written = output_.write(record); !written) return written;
     }

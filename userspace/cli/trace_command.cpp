@@ -14,6 +14,7 @@
 #include "cli/event_loop.hpp"
 #include "cli/output.hpp"
 #include "cli/reporter.hpp"
+#include "probes/allocator_table.hpp"
 #include "processes/loaded_files.hpp"
 #include "tracing/command.hpp"
 #include "tracing/end_status.hpp"
@@ -22,8 +23,9 @@
 namespace memtrace {
 namespace {
 
-SessionOptions session_options(const Options& options) {
-    SessionOptions session{.rung = std::nullopt,
+SessionOptions session_options(const Options& options, const AllocatorTable& table) {
+    SessionOptions session{.table = &table,
+                           .rung = std::nullopt,
                            .max_live_blocks = options.max_live_blocks,
                            .max_sites = options.max_sites,
                            .ring_size_bytes = options.ring_size_bytes,
@@ -90,6 +92,7 @@ class LiveSession : private TracerListener {
     std::span<const char* const> arguments_;
     EventLoop& loop_;
     Output& output_;
+    AllocatorTable table_;
     std::unique_ptr<Tracer> tracer_;
     std::optional<Reporter> reporter_;
     std::optional<Command> command_;
@@ -181,7 +184,7 @@ Result<void> LiveSession::begin_recording() {
 
 Result<void> LiveSession::start() {
     if (auto prepared = prepare_command(); !prepared) return prepared;
-    auto tracer = Tracer::open(session_options(options_));
+    auto tracer = Tracer::open(session_options(options_, table_));
     if (!tracer) return std::move(tracer).error();
     tracer_ = std::move(tracer).value();
     for (const int fd : {tracer_->event_fd(), tracer_->mapping_fd()})

@@ -7,7 +7,8 @@
 
 #include <cerrno>
 
-#include "probes/allocators.hpp"
+#include "memtrace/abi.h"
+#include "probes/allocator_table.hpp"
 
 namespace memtrace {
 namespace {
@@ -47,6 +48,18 @@ std::string path_of(int file_fd) {
     return fmt::format("/proc/self/fd/{}", file_fd);
 }
 
+uint64_t cookie_of(const ProbePoint& point) {
+    switch (point.kind) {
+        case PointKind::return_instruction:
+            return MT_COOKIE_RETURN_INSTRUCTION;
+        case PointKind::unseen_return:
+            return MT_COOKIE_UNSEEN_RETURN;
+        case PointKind::entry:
+            break;
+    }
+    return point.row;
+}
+
 Error attach_error(const ProbePoint& first, int error_number) {
     const bool is_denied = error_number == EPERM || error_number == EACCES;
     return Error{fmt::format("cannot attach to {}", first.symbol), errno_text(error_number),
@@ -83,17 +96,24 @@ void FileProbes::LinkDeleter::operator()(bpf_link* link) const {
     bpf_link__destroy(link);
 }
 
-Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& programs, int file_fd,
-                                      std::span<const ProbePoint> points, pid_t pid) {
-    const auto table = allocator_table();
+Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& programs, const AllocatorTable& table,
+                                      int file_fd, std::span<const ProbePoint> points, pid_t pid) {
     FileProbes probes;
+    std::vector<const ProbePoint*> returns;
+    for (const ProbePoint& point : points)
+        if (point.kind != PointKind::entry) returns.push_back(&point);
+    // A call that is seen at entry is then seen at its return too.
+    if (auto attached = probes.attach_plain(rung, programs.on_return_instruction, file_fd, returns, pid); !attached)
+        return std::move(attached).error();
     // One pass a group: frees that are not waited for, frees that are, then the rest likewise.
     for (const bool gives_back : {true, false}) {
         for (const bool waits_for_return : {false, true}) {
             std::vector<const ProbePoint*> group;
             for (const ProbePoint& point : points) {
                 const mt_row& row = table[point.row].row;
-                if (frees(row) == gives_back && needs_return(row) == waits_for_return) group.push_back(&point);
+                if (point.kind == PointKind::entry && frees(row) == gives_back &&
+                    is_return_probed(row) == waits_for_return)
+                    group.push_back(&point);
             }
             if (group.empty()) continue;
             if (auto attached = probes.attach_group(rung, programs, file_fd, group, waits_for_return, pid); !attached)
@@ -101,6 +121,13 @@ Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& progr
         }
     }
     return probes;
+}
+
+Result<void> FileProbes::attach_plain(AttachRung rung, const bpf_program* program, int file_fd,
+                                      const std::vector<const ProbePoint*>& points, pid_t pid) {
+    if (points.empty()) return {};
+    if (rung == AttachRung::perf) return attach_perf(program, false, file_fd, points);
+    return attach_multi(program, bpf_trace_uprobe_multi, false, file_fd, points, pid);
 }
 
 Result<void> FileProbes::attach_group(AttachRung rung, const RungPrograms& programs, int file_fd,
@@ -111,13 +138,13 @@ Result<void> FileProbes::attach_group(AttachRung rung, const RungPrograms& progr
     if (rung == AttachRung::perf) {
         if (waits_for_return)
             if (auto attached = attach_perf(programs.on_return, true, file_fd, points); !attached) return attached;
-        return attach_perf(programs.on_call, false, file_fd, points);
+        return attach_plain(rung, programs.on_call, file_fd, points, pid);
     }
     if (waits_for_return)
         if (auto attached = attach_multi(programs.on_return, bpf_trace_uprobe_multi, true, file_fd, points, pid);
             !attached)
             return attached;
-    return attach_multi(programs.on_call, bpf_trace_uprobe_multi, false, file_fd, points, pid);
+    return attach_plain(rung, programs.on_call, file_fd, points, pid);
 }
 
 Result<void> FileProbes::attach_multi(const bpf_program* program, uint32_t attach_type, bool is_return, int file_fd,
@@ -127,7 +154,7 @@ Result<void> FileProbes::attach_multi(const bpf_program* program, uint32_t attac
     std::vector<uint64_t> cookies;
     for (const ProbePoint* point : points) {
         offsets.push_back(point->file_offset);
-        cookies.push_back(point->row);
+        cookies.push_back(cookie_of(*point));
     }
     UprobeMultiAttributes attributes;
     attributes.program_fd = static_cast<uint32_t>(bpf_program__fd(program));
@@ -148,7 +175,7 @@ Result<void> FileProbes::attach_perf(const bpf_program* program, bool is_return,
                                      const std::vector<const ProbePoint*>& points) {
     const std::string path = path_of(file_fd);
     for (const ProbePoint* point : points) {
-        LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point->row, .retprobe = is_return);
+        LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie_of(*point), .retprobe = is_return);
         // A perf event dies with the thread that it was opened for, so it is opened for all; the programs filter.
         bpf_link* link = bpf_program__attach_uprobe_opts(program, -1, path.c_str(),
                                                          static_cast<size_t>(point->file_offset), &options);

@@ -32,6 +32,7 @@ struct RungPrograms {
     bpf_program* on_call = nullptr;
     bpf_program* on_return = nullptr;          // multi and perf
     bpf_program* on_call_or_return = nullptr;  // session
+    bpf_program* on_return_instruction = nullptr;
 };
 
 /// The probes of one file. Those that only give back go last.
@@ -42,13 +43,15 @@ class FileProbes {
     ~FileProbes();
 
     /// Attaches `points` of the file `file_fd`; see Session::attach.
-    static Result<FileProbes> attach(AttachRung rung, const RungPrograms& programs, int file_fd,
-                                     std::span<const ProbePoint> points, pid_t pid);
+    static Result<FileProbes> attach(AttachRung rung, const RungPrograms& programs, const AllocatorTable& table,
+                                     int file_fd, std::span<const ProbePoint> points, pid_t pid);
 
   private:
     FileProbes();
     Result<void> attach_group(AttachRung rung, const RungPrograms& programs, int file_fd,
                               const std::vector<const ProbePoint*>& points, bool waits_for_return, pid_t pid);
+    Result<void> attach_plain(AttachRung rung, const bpf_program* program, int file_fd,
+                              const std::vector<const ProbePoint*>& points, pid_t pid);
     Result<void> attach_multi(const bpf_program* program, uint32_t attach_type, bool is_return, int file_fd,
                               const std::vector<const ProbePoint*>& points, pid_t pid);
     Result<void> attach_perf(const bpf_program* program, bool is_return, int file_fd,

@@ -15,7 +15,7 @@
 #include "kernel/tables.hpp"
 #include "kernel/unwind_tables.hpp"
 #include "memtrace.skel.h"
-#include "probes/allocators.hpp"
+#include "probes/allocator_table.hpp"
 
 namespace memtrace {
 namespace {
@@ -35,6 +35,7 @@ void choose_programs(memtrace_bpf& skeleton, AttachRung rung) {
     set_attach_type(skeleton.progs.on_call_or_return, bpf_trace_uprobe_session);
     set_attach_type(skeleton.progs.on_call, bpf_trace_uprobe_multi);
     set_attach_type(skeleton.progs.on_return, bpf_trace_uprobe_multi);
+    set_attach_type(skeleton.progs.on_return_instruction, bpf_trace_uprobe_multi);
 }
 
 void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung rung) {
@@ -48,9 +49,9 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     skeleton.rodata->traces_blocks = options.traces_blocks;
     skeleton.rodata->live_slot_mask = slots - 1;
     skeleton.rodata->max_sites = max_sites;
-    const auto table = allocator_table();
-    for (size_t row = 0; row < table.size(); ++row)
-        skeleton.rodata->rows[row] = table[row].row;
+    const auto rows = options.table->rows();
+    for (size_t row = 0; row < rows.size(); ++row)
+        skeleton.rodata->rows[row] = rows[row].row;
     bpf_map__set_max_entries(skeleton.maps.live_blocks, slots);
     bpf_map__set_max_entries(skeleton.maps.live_overflow, std::max(options.max_live_blocks / 8, 1u));
     bpf_map__set_max_entries(skeleton.maps.sites, max_sites + MT_MAX_OWNERS);
@@ -117,6 +118,7 @@ Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& option
     const LoadLog log;
     std::unique_ptr<Session> session(new Session);
     session->rung_ = rung;
+    session->table_ = options.table;
     session->skeleton_.reset(memtrace_bpf__open());
     if (!session->skeleton_) return log.explain(errno);
     choose_programs(*session->skeleton_, rung);
@@ -167,8 +169,8 @@ Result<void> Session::open_ring() {
 
 Result<FileProbes> Session::attach(int file_fd, std::span<const ProbePoint> points, pid_t pid) {
     const RungPrograms programs{skeleton_->progs.on_call, skeleton_->progs.on_return,
-                                skeleton_->progs.on_call_or_return};
-    return FileProbes::attach(rung_, programs, file_fd, points, pid);
+                                skeleton_->progs.on_call_or_return, skeleton_->progs.on_return_instruction};
+    return FileProbes::attach(rung_, programs, *table_, file_fd, points, pid);
 }
 
 Result<void> Session::add_target(pid_t pid, mt_target_state state) {

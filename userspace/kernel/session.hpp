@@ -29,7 +29,8 @@ namespace memtrace {
 class UnwindTables;
 
 struct SessionOptions {
-    std::optional<AttachRung> rung;  // none: the first that the kernel has
+    const AllocatorTable* table = nullptr;  // must outlive the session
+    std::optional<AttachRung> rung;         // none: the first that the kernel has
     uint32_t max_live_blocks = 1u << 20;
     uint32_t max_sites = 1u << 17;
     uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
@@ -101,6 +102,7 @@ class Session {
     void append_overflow_blocks(Snapshot& snapshot) const;
 
     AttachRung rung_ = AttachRung::session;
+    const AllocatorTable* table_ = nullptr;
     std::unique_ptr<memtrace_bpf, Deleter> skeleton_;
     std::unique_ptr<ring_buffer, Deleter> ring_;
     std::unique_ptr<Tables> tables_;

@@ -1,9 +1,7 @@
-// THE TABLE of allocator functions: one row a function; a new allocator is a row here and nothing else. Uses include/
-// only. A row's index is the cookie of its probes and the `row` of a call site; index 0 is reserved and empty.
+// One row of the table of allocator functions, and what follows from it. Uses include/ only.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "memtrace/abi.h"
@@ -15,26 +13,34 @@ enum class BlockKind : uint8_t {
     mapping,  // bytes by interval
 };
 
-/// One function that allocates or gives back. All text lives as long as the program.
+/// In which files a symbol is the function of its row.
+enum class RowScope : uint8_t {
+    everywhere,           // the name says whose it is: mallocx
+    family,               // where the file's allocator is of the row's family: malloc
+    callers_of_malloc,    // where the file has no malloc of its own: libstdc++'s operator new
+    functions_of_a_user,  // named on the command line; `file` may say where
+};
+
+/// One function that allocates or gives back. All text lives as long as the table.
 struct AllocatorFunction {
-    std::string_view family;  // "libc", "c++": what `list` groups by
-    std::string_view symbol;  // ELF name without version: "_Znwm"
+    std::string_view family;  // "libc", "jemalloc", "c++": what `list` groups by
+    std::string_view symbol;  // ELF name without version or prefix: "_Znwm"
     std::string_view name;    // as reports show it: "operator new"
     mt_row row{};             // what the kernel side needs
     BlockKind kind = BlockKind::heap;
     bool null_does_nothing = false;  // a call with argument 1 NULL is no event, so a probe may stand behind its test
+    RowScope scope = RowScope::everywhere;
+    std::string_view file = {};  // of a user's function: path or name of the file that has it; empty: any
 };
 
-/// All rows in the order of their numbers; rows that come first win where several symbols name one place of a file.
-std::span<const AllocatorFunction> allocator_table();
-
 /// Whether the function's return must be seen, because the result is known only then. A DELEGATE never: its inner call
-/// has the result, and an exception that passes a hijacked return address ends the target.
+/// has the result.
 constexpr bool needs_return(const mt_row& row) {
     switch (row.operation) {
         case MT_OP_ALLOCATE:
         case MT_OP_REALLOCATE:
         case MT_OP_ALLOCATE_OUT:
+        case MT_OP_RESIZE:
         case MT_OP_MAP:
         case MT_OP_UNMAP:
         case MT_OP_REMAP:
@@ -42,6 +48,17 @@ constexpr bool needs_return(const mt_row& row) {
         default:
             return false;
     }
+}
+
+/// Whether the return is seen by probes on the function's own return instructions. An exception that passes a return
+/// address which a return probe has replaced ends the target.
+constexpr bool returns_by_instruction(const mt_row& row) {
+    return (row.flags & MT_ROW_RETURN_INSTRUCTIONS) != 0;
+}
+
+/// Whether a return probe goes on the function.
+constexpr bool is_return_probed(const mt_row& row) {
+    return needs_return(row) && !returns_by_instruction(row);
 }
 
 /// Whether the function only gives back: such probes are attached first and detached last, so that no block stays live
@@ -57,47 +74,58 @@ constexpr bool is_reserved_row(const AllocatorFunction& function) {
 
 /// Whether the row names the arguments that its operation has, no more and no less.
 constexpr bool has_right_arguments(const mt_row& row) {
-    const bool has_size = row.size_argument != 0;
+    const bool has_size = (row.size_argument != 0) != (row.constant_size_bytes != 0);
     const bool has_count = row.count_argument != 0;
     const bool has_old = row.old_argument != 0;
     const bool has_out = row.out_argument != 0;
+    const bool has_any_size = row.size_argument != 0 || row.constant_size_bytes != 0;
     switch (row.operation) {
         case MT_OP_ALLOCATE:
             return has_size && !has_old && !has_out;
         case MT_OP_FREE:
-            return has_old && !has_size && !has_count && !has_out;
+            return has_old && !has_any_size && !has_count && !has_out;
         case MT_OP_REALLOCATE:
+        case MT_OP_RESIZE:
             return has_size && has_old && !has_out;
         case MT_OP_ALLOCATE_OUT:
             return has_size && has_out && !has_old;
         case MT_OP_DELEGATE:
-            return has_size && !has_count && !has_old && !has_out;
+            return row.size_argument != 0 && has_size && !has_count && !has_old && !has_out;
         case MT_OP_MAP:
-            return row.size_argument == 2 && !has_count && !has_old && !has_out;
+            return row.size_argument == 2 && has_size && !has_count && !has_old && !has_out;
         case MT_OP_UNMAP:
-            return row.old_argument == 1 && row.size_argument == 2 && !has_count && !has_out;
+            return row.old_argument == 1 && row.size_argument == 2 && has_size && !has_count && !has_out;
         case MT_OP_REMAP:
-            return row.old_argument == 1 && row.size_argument == 3 && !has_count && !has_out;
+            return row.old_argument == 1 && row.size_argument == 3 && has_size && !has_count && !has_out;
         default:
             return false;
     }
 }
 
-/// Whether a row agrees with its operation (include/memtrace/abi.h). Checked for the whole table when it is
-/// compiled.
+/// Whether the row's flags suit its operation: a mapping's and a delegate's return is never seen by instruction.
+constexpr bool has_right_flags(const mt_row& row) {
+    constexpr mt_u8 known = MT_ROW_RETURN_INSTRUCTIONS | MT_ROW_FREES_WHEN_FAILED;
+    if ((row.flags & ~known) != 0) return false;
+    if ((row.flags & MT_ROW_FREES_WHEN_FAILED) != 0 && row.operation != MT_OP_REALLOCATE) return false;
+    if (!returns_by_instruction(row)) return true;
+    return row.operation == MT_OP_FREE || (needs_return(row) && row.operation != MT_OP_MAP &&
+                                           row.operation != MT_OP_UNMAP && row.operation != MT_OP_REMAP);
+}
+
+/// Whether a row agrees with its operation (include/memtrace/abi.h).
 constexpr bool is_right_row(const AllocatorFunction& function) {
     const mt_row& row = function.row;
     const bool is_mapping = row.operation == MT_OP_MAP || row.operation == MT_OP_UNMAP || row.operation == MT_OP_REMAP;
     if (function.family.empty() || function.symbol.empty() || function.name.empty()) return false;
     if (is_mapping != (function.kind == BlockKind::mapping)) return false;
     if (function.null_does_nothing && (row.operation != MT_OP_FREE || row.old_argument != 1)) return false;
-    if (row.reserved[0] != 0 || row.reserved[1] != 0 || row.reserved[2] != 0) return false;
+    if (row.reserved[0] != 0 || row.reserved[1] != 0 || row.reserved_word != 0) return false;
     uint32_t seen = 0;
     for (const mt_u8 argument : {row.size_argument, row.count_argument, row.old_argument, row.out_argument}) {
         if (argument > 6 || (argument != 0 && (seen >> argument & 1) != 0)) return false;
         seen |= 1u << argument;
     }
-    return has_right_arguments(row);
+    return has_right_arguments(row) && has_right_flags(row);
 }
 
 /// The argument registers that the kernel side reads for this row: bit n-1 is argument n of the System V x86-64 ABI

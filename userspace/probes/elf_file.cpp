@@ -87,13 +87,27 @@ bool says_pie(Elf_Data* data) {
     return false;
 }
 
-bool is_visible_function(const GElf_Sym& symbol) {
+/// Local ones too: an allocator that is linked statically, with hidden visibility or by link-time optimization, has no
+/// others.
+bool is_function(const GElf_Sym& symbol) {
     const unsigned type = GELF_ST_TYPE(symbol.st_info);
-    const unsigned binding = GELF_ST_BIND(symbol.st_info);
     // A PLT stub of a non-PIC program is an undefined symbol with a value.
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS) return false;
-    if (type != STT_FUNC && type != STT_GNU_IFUNC) return false;
-    return binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE;
+    return type == STT_FUNC || type == STT_GNU_IFUNC;
+}
+
+/// The symbol of the first relocation in `section` that fills the word at `slot_vaddr`; 0 if there is none.
+uint32_t symbol_of_relocation(Elf_Scn* section, uint64_t slot_vaddr) {
+    Elf_Data* data = elf_getdata(section, nullptr);
+    const size_t count = data == nullptr ? 0 : data->d_size / sizeof(Elf64_Rela);
+    for (size_t index = 0; index < count; ++index) {
+        GElf_Rela relocation;
+        if (gelf_getrela(data, static_cast<int>(index), &relocation) == nullptr) return 0;
+        const uint64_t type = GELF_R_TYPE(relocation.r_info);
+        if (relocation.r_offset == slot_vaddr && (type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT))
+            return static_cast<uint32_t>(GELF_R_SYM(relocation.r_info));
+    }
+    return 0;
 }
 
 }  // namespace
@@ -154,7 +168,7 @@ Result<void> ElfFile::append_functions(uint32_t section_type, std::vector<Functi
         GElf_Sym symbol;
         if (gelf_getsym(data, static_cast<int>(index), &symbol) == nullptr)
             return error("damaged symbol table: " + libelf_text());
-        if (!is_visible_function(symbol)) continue;
+        if (!is_function(symbol)) continue;
         const char* text = elf_strptr(elf_.get(), header.sh_link, symbol.st_name);
         if (text == nullptr) return error("damaged symbol names: " + libelf_text());
         const std::string_view name(text, ::strnlen(text, max_name_bytes));
@@ -169,6 +183,22 @@ Result<std::vector<FunctionSymbol>> ElfFile::functions() const {
     for (const uint32_t section_type : {uint32_t{SHT_DYNSYM}, uint32_t{SHT_SYMTAB}})
         if (auto appended = append_functions(section_type, functions); !appended) return appended.error();
     return functions;
+}
+
+std::string_view ElfFile::symbol_of_slot(uint64_t slot_vaddr) const {
+    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf_.get(), section)) != nullptr;) {
+        GElf_Shdr header;
+        if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_RELA) continue;
+        const uint32_t number = symbol_of_relocation(section, slot_vaddr);
+        Elf_Scn* symbols = number == 0 ? nullptr : elf_getscn(elf_.get(), header.sh_link);
+        Elf_Data* data = symbols == nullptr ? nullptr : elf_getdata(symbols, nullptr);
+        GElf_Sym symbol;
+        if (data == nullptr || gelf_getsym(data, static_cast<int>(number), &symbol) == nullptr) continue;
+        if (gelf_getshdr(symbols, &header) == nullptr) continue;
+        const char* text = elf_strptr(elf_.get(), header.sh_link, symbol.st_name);
+        if (text != nullptr) return std::string_view(text, ::strnlen(text, max_name_bytes));
+    }
+    return {};
 }
 
 const ElfFile::Segment* ElfFile::code_segment(uint64_t vaddr) const {

@@ -17,7 +17,7 @@ struct Elf;
 
 namespace memtrace {
 
-/// A function that the file defines and that other files can see (binding global or weak).
+/// A function that the file defines, seen by other files or not.
 struct FunctionSymbol {
     std::string_view name;  // without `@VERSION`; lives as long as the ElfFile
     uint64_t vaddr = 0;     // as linked, before the load bias
@@ -36,6 +36,11 @@ class ElfFile {
     /// Every definition in .dynsym and then .symtab; a function that is in both appears twice. A table that cannot be
     /// read is an Error: its functions would be missed.
     Result<std::vector<FunctionSymbol>> functions() const;
+    /// The symbol whose address the dynamic linker writes into the word at `slot_vaddr` (R_X86_64_JUMP_SLOT,
+    /// R_X86_64_GLOB_DAT); empty if none. Lives as long as the ElfFile.
+    std::string_view symbol_of_slot(uint64_t slot_vaddr) const;
+    /// A handle of the file for reading, owned by the ElfFile.
+    int fd() const { return fd_.get(); }
     /// Offset in the file of an address in an executable segment; none if no such segment has it in the file.
     std::optional<uint64_t> file_offset(uint64_t vaddr) const;
     /// Up to `size_bytes` bytes of machine code at `vaddr`: fewer where the segment ends. At most max_code_bytes.

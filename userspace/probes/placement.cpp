@@ -1,58 +1,13 @@
 #include "probes/placement.hpp"
 
-#include <Zydis/Zydis.h>
-
 #include <algorithm>
 #include <array>
 
+#include "probes/instructions.hpp"
 #include "probes/uprobe_instructions.hpp"
 
 namespace memtrace {
 namespace {
-
-struct Instruction {
-    uint64_t offset = 0;  // from the function's first byte
-    std::span<const uint8_t> bytes;
-    ZydisDecodedInstruction decoded{};
-    std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT> operands{};
-
-    uint64_t end() const { return offset + bytes.size(); }
-    std::span<const ZydisDecodedOperand> all_operands() const { return {operands.data(), decoded.operand_count}; }
-};
-
-/// Decodes one function's bytes.
-class Code {
-  public:
-    explicit Code(std::span<const uint8_t> bytes) : bytes_(bytes) {
-        ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    }
-
-    uint64_t size() const { return bytes_.size(); }
-
-    /// Into the caller's `instruction`, which is large; false where the bytes are no whole instruction.
-    bool decode(uint64_t offset, Instruction& instruction) const {
-        if (offset >= bytes_.size()) return false;
-        const auto rest = bytes_.subspan(offset);
-        if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder_, rest.data(), rest.size(), &instruction.decoded,
-                                                 instruction.operands.data())))
-            return false;
-        instruction.offset = offset;
-        instruction.bytes = rest.first(instruction.decoded.length);
-        return true;
-    }
-
-  private:
-    std::span<const uint8_t> bytes_;
-    ZydisDecoder decoder_{};
-};
-
-/// Where `instruction` may jump to, as an offset in the function; the function's size or more if it does not.
-uint64_t branch_target(const Instruction& instruction) {
-    for (const ZydisDecodedOperand& operand : instruction.all_operands())
-        if (operand.type == ZYDIS_OPERAND_TYPE_IMMEDIATE && operand.imm.is_relative)
-            return instruction.end() + static_cast<uint64_t>(operand.imm.value.s);
-    return UINT64_MAX;
-}
 
 /// The straight line from the function's first byte ends at the first place behind it that any branch of the function
 /// leads to. Branches to the first byte are left out: there is no earlier place to prefer.

@@ -7,13 +7,21 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "probes/allocator_table.hpp"
 #include "probes/elf_file.hpp"
 #include "probes/placement.hpp"
 
 namespace memtrace {
 
+enum class PointKind : uint8_t {
+    entry,
+    return_instruction,  // of functions that may throw; has no row
+    unseen_return,       // a jump out of them to where their return is not seen; has no row
+};
+
 struct ProbePoint {
-    uint32_t row = 0;  // in allocator_table()
+    PointKind kind = PointKind::entry;
+    uint32_t row = 0;  // in the AllocatorTable
     std::string symbol;
     uint64_t symbol_vaddr = 0;
     uint64_t file_offset = 0;    // of the probe itself, not of the function
@@ -27,11 +35,17 @@ struct SkippedFunction {
     std::string reason;
 };
 
-/// The file's probe points in the order of the table; empty if it defines no row. Aliases at one address give one
-/// point, of the row that comes first. An Error only if the file's symbols cannot be read.
-Result<std::vector<ProbePoint>> find_probe_points(const ElfFile& file);
+/// What one look at a file finds.
+struct ProbePoints {
+    std::vector<ProbePoint> points;        // entries first, in the order of the table
+    std::vector<SkippedFunction> skipped;  // their calls will not be seen
+    FileAllocator allocator;
+};
 
-/// What find_probe_points leaves out, for `list` and warnings.
-Result<std::vector<SkippedFunction>> find_skipped_functions(const ElfFile& file);
+/// The file's probe points; none if it defines no row. Aliases at one address give one point, of the user's row, else
+/// of the row that comes first. `debug_file`, which may be null, is the file's separate debug file: its symbols are
+/// looked at too. An Error only if the file's symbols cannot be read.
+Result<ProbePoints> find_probe_points(const ElfFile& file, const AllocatorTable& table,
+                                      const ElfFile* debug_file = nullptr);
 
 }  // namespace memtrace

@@ -1,34 +1,34 @@
 #include "tracing/probe_cache.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "base/log.hpp"
-#include "probes/allocators.hpp"
 
 namespace memtrace {
-namespace {
-
-ProbedFile probe_file(int fd, const std::string& name) {
+ProbedFile ProbeCache::probe_file(int fd, const std::string& name) const {
     ProbedFile probed;
     auto file = ElfFile::open(fd, name);
     if (!file) return probed;
-    auto points = find_probe_points(*file);
-    if (!points) {
-        log_warning(points.error().what + ": " + points.error().why);
+    auto found = find_probe_points(*file, table_);
+    if (!found) {
+        log_warning(found.error().what + ": " + found.error().why);
         return probed;
     }
-    probed.points = std::move(points).value();
+    probed.points = std::move(found->points);
+    for (const SkippedFunction& skipped : found->skipped)
+        log_warning(fmt::format("{}: calls of {} are not seen: {}", name, skipped.symbol, skipped.reason));
+    bool has_mappings = false;
     for (const ProbePoint& point : probed.points) {
-        const AllocatorFunction& function = allocator_table()[point.row];
-        probed.has_heap |= function.kind == BlockKind::heap;
-        const std::string family(function.family);
-        if (std::find(probed.families.begin(), probed.families.end(), family) == probed.families.end())
-            probed.families.push_back(family);
+        if (point.kind != PointKind::entry) continue;
+        const AllocatorFunction& function = table_[point.row];
+        (function.kind == BlockKind::heap ? probed.has_heap : has_mappings) = true;
+        probed.families.emplace(function.family);
     }
+    // A static program's allocator is in one file with everything else.
+    probed.has_only_heap =
+        found->allocator.has_malloc && !has_mappings && !file->is_static() && file->interpreter().empty();
     return probed;
 }
-
-}  // namespace
 
 const ProbedFile& ProbeCache::find(const FileIdentity& identity, int fd, const std::string& name) {
     const auto known = files_.find(identity);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,19 +14,26 @@ namespace memtrace {
 /// What memtrace can do with one file.
 struct ProbedFile {
     std::vector<ProbePoint> points;
-    std::vector<std::string> families;  // of the table, without repetition
-    bool has_heap = false;              // it defines functions of heap blocks, so it is an allocator's file
+    std::set<std::string> families;  // of the table
+    bool has_heap = false;           // it defines functions of heap blocks, so it is an allocator's file
+    bool has_only_heap = false;      // ... and nothing but: its own mappings are the allocator's
 };
 
 /// For one thread.
 class ProbeCache {
   public:
+    /// `table` must outlive the cache.
+    explicit ProbeCache(const AllocatorTable& table) : table_(table) {}
+
     /// What the file behind `fd` offers; `name` stands for it in messages. A file that is no ELF file offers nothing.
     const ProbedFile& find(const FileIdentity& identity, int fd, const std::string& name);
     /// What a file that was found before offers; null if it was not.
     const ProbedFile* find_known(const FileIdentity& identity) const;
 
   private:
+    ProbedFile probe_file(int fd, const std::string& name) const;
+
+    const AllocatorTable& table_;
     std::map<FileIdentity, ProbedFile> files_;
 };
 

@@ -9,7 +9,6 @@
 #include <ctime>
 
 #include "base/log.hpp"
-#include "probes/allocators.hpp"
 #include "tracing/end_status.hpp"
 
 namespace memtrace {
@@ -64,7 +63,8 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options) {
     if (!session) return std::move(session).error();
     auto mapping_events = MappingEvents::open();
     if (!mapping_events) return std::move(mapping_events).error();
-    return std::unique_ptr<Tracer>(new Tracer(std::move(session).value(), std::move(mapping_events).value()));
+    return std::unique_ptr<Tracer>(
+        new Tracer(*options.table, std::move(session).value(), std::move(mapping_events).value()));
 }
 
 Result<void> Tracer::add_process(pid_t pid) {
@@ -135,7 +135,7 @@ Result<void> Tracer::attach_mapping(Target& target, const Mapping& mapping) {
         if (auto attached = attach_file(target, identity, fd->get(), mapping.path); !attached) return attached;
     }
     const ProbedFile* file = probe_cache_.find_known(identity);
-    if (file && file->has_heap) target.allocator_mappings.push_back(mapping);
+    if (file && file->has_heap) target.allocator_mappings.push_back({mapping, file->has_only_heap});
     return {};
 }
 
@@ -187,10 +187,13 @@ void Tracer::on_site(const mt_event& event, uint32_t site, std::span<const uint6
     stack_store_.record_stack(site, event.owner, return_addresses, event.time_ns);
 }
 
-bool Tracer::is_allocator_code(const Target& target, uint64_t address) const {
-    for (const Mapping& mapping : target.allocator_mappings)
-        if (address >= mapping.start && address < mapping.end) return true;
-    return false;
+/// The allocator's file whose code is at `address` of the process.
+const AllocatorMapping* Tracer::find_allocator(pid_t pid, uint64_t address) const {
+    const auto target = targets_.find(pid);
+    if (target == targets_.end()) return nullptr;
+    for (const AllocatorMapping& allocator : target->second.allocator_mappings)
+        if (address >= allocator.mapping.start && address < allocator.mapping.end) return &allocator;
+    return nullptr;
 }
 
 /// A file that the kernel knows by other numbers than /proc/PID/maps, or one that was mapped a moment ago.
@@ -208,15 +211,16 @@ void Tracer::on_file(const mt_file_event& event) {
 
 void Tracer::on_mapping(const mt_mapping_event& event) {
     read_mapping_events(event.header.time_ns);
-    const auto target = targets_.find(static_cast<pid_t>(event.header.tgid));
+    const AllocatorMapping* allocator = find_allocator(static_cast<pid_t>(event.header.tgid), event.caller);
+    // An allocator's own thread maps outside of any call of the program.
+    if (event.header.type == MT_EVENT_MAP && allocator && allocator->has_only_heap) return;
     // free gives large blocks back by munmap, and only its entry is seen: such an unmap is not the program's.
-    const bool is_allocators = event.header.type == MT_EVENT_UNMAP && target != targets_.end() &&
-                               is_allocator_code(target->second, event.caller);
+    const bool is_allocators = event.header.type == MT_EVENT_UNMAP && allocator;
     mapping_ledger_.apply(event, is_allocators);
 }
 
 void Tracer::on_block(const mt_block_event& event) {
-    const AllocatorFunction& function = allocator_table()[event.row % allocator_table().size()];
+    const AllocatorFunction& function = table_[event.row];
     auto known = traced_site_ids_.find(event.site);
     if (known == traced_site_ids_.end())
         known = traced_site_ids_.emplace(event.site, stack_store_.site_id(event.site, "heap", function.name)).first;

@@ -27,13 +27,19 @@
 
 namespace memtrace {
 
+/// Code of a file that defines heap functions.
+struct AllocatorMapping {
+    Mapping mapping;
+    bool has_only_heap = false;  // what the file maps for itself is memory of its allocator
+};
+
 /// One traced process.
 struct Target {
     ProcessInfo process;
     std::map<FileIdentity, FileProbes> probes;
-    std::set<std::string> families;           // of allocators that were found
-    std::vector<Mapping> allocator_mappings;  // code of the files that define heap functions
-    std::vector<uint32_t> owners;             // its address spaces, oldest first
+    std::set<std::string> families;  // of allocators that were found
+    std::vector<AllocatorMapping> allocator_mappings;
+    std::vector<uint32_t> owners;  // its address spaces, oldest first
     std::optional<uint64_t> last_rss_bytes;
     std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
 };
@@ -50,6 +56,7 @@ class TracerListener {
 /// Owns the session and the stores. For one thread.
 class Tracer : private EventSink, public SiteNames {
   public:
+    /// options.table must outlive the tracer.
     static Result<std::unique_ptr<Tracer>> open(const SessionOptions& options);
 
     /// Attaches to a running process. Errors: no_such_target, no_allocator, not_privileged.
@@ -60,6 +67,7 @@ class Tracer : private EventSink, public SiteNames {
     /// Stops recording; figures and names stay.
     void disarm() { session_->disarm(); }
 
+    const AllocatorTable& table() const { return table_; }
     AttachRung rung() const { return session_->rung(); }
     int event_fd() const { return session_->event_fd(); }
     int mapping_fd() const { return mapping_events_.poll_fd(); }
@@ -84,8 +92,11 @@ class Tracer : private EventSink, public SiteNames {
     std::optional<std::string> stack_error(uint32_t site) override;
 
   private:
-    Tracer(std::unique_ptr<Session> session, MappingEvents mapping_events)
-        : session_(std::move(session)), mapping_events_(std::move(mapping_events)) {}
+    Tracer(const AllocatorTable& table, std::unique_ptr<Session> session, MappingEvents mapping_events)
+        : table_(table),
+          session_(std::move(session)),
+          mapping_events_(std::move(mapping_events)),
+          probe_cache_(table) {}
 
     void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) override;
     void on_mapping(const mt_mapping_event& event) override;
@@ -98,9 +109,10 @@ class Tracer : private EventSink, public SiteNames {
     Result<void> attach_mapping(Target& target, const Mapping& mapping);
     Result<void> attach_mappings(Target& target, std::vector<std::string>& looked_at);
     void read_mapping_events(uint64_t at_least_until_ns);
-    bool is_allocator_code(const Target& target, uint64_t address) const;
+    const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
     void finish_exec(Target& target);
 
+    const AllocatorTable& table_;
     std::unique_ptr<Session> session_;
     MappingEvents mapping_events_;
     ProbeCache probe_cache_;

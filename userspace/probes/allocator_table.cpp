@@ -1,0 +1,119 @@
+#include "probes/allocator_table.hpp"
+
+#include <algorithm>
+
+#include "probes/allocator_families.hpp"
+
+namespace memtrace {
+namespace {
+
+/// Whether `path` is the file that the user wrote: the same path, or the same name where only a name was written.
+bool is_file(std::string_view path, std::string_view wanted) {
+    if (wanted.empty() || path == wanted) return true;
+    if (wanted.find('/') != std::string_view::npos) return false;
+    return path.substr(path.rfind('/') + 1) == wanted;
+}
+
+bool is_operator(std::string_view symbol) {
+    return symbol.starts_with("_Zn") || symbol.starts_with("_Zd");
+}
+
+bool applies(const AllocatorFunction& function, const FileAllocator& allocator, std::string_view file) {
+    switch (function.scope) {
+        case RowScope::everywhere:
+            return true;
+        case RowScope::family:
+            return function.family == allocator.family && (allocator.has_malloc || !is_operator(function.symbol));
+        case RowScope::callers_of_malloc:
+            return !allocator.has_malloc;
+        case RowScope::functions_of_a_user:
+            return is_file(file, function.file);
+    }
+    return false;
+}
+
+}  // namespace
+
+AllocatorTable::AllocatorTable() {
+    const auto built_in = built_in_functions();
+    rows_.assign(built_in.begin(), built_in.end());
+    for (uint32_t row = 1; row < rows_.size(); ++row)
+        index_row(row);
+    for (const AllocatorFamily& family : allocator_families())
+        for (const std::string_view prefix : family.prefixes)
+            prefixes_.push_back({prefix, family.name});
+}
+
+void AllocatorTable::index_row(uint32_t row) {
+    rows_by_symbol_.emplace(rows_[row].symbol, row);
+}
+
+std::string_view AllocatorTable::keep(std::string_view text) {
+    return texts_.emplace_back(text);
+}
+
+void AllocatorTable::add_prefix(std::string_view prefix) {
+    if (prefix.empty() || std::ranges::find(prefixes_, prefix, &Prefix::text) != prefixes_.end()) return;
+    prefixes_.push_back({keep(prefix), allocator_families().back().name});
+}
+
+Result<void> AllocatorTable::add_function(const AllocatorFunction& function) {
+    if (!is_right_row(function)) return Error{std::string(function.symbol), "its arguments contradict each other"};
+    if (rows_.size() >= MT_MAX_ROWS)
+        return Error{std::string(function.symbol), "there is no room for one more function"};
+    AllocatorFunction kept = function;
+    kept.family = keep(function.family);
+    kept.symbol = keep(function.symbol);
+    kept.name = keep(function.name);
+    kept.file = keep(function.file);
+    kept.scope = RowScope::functions_of_a_user;
+    rows_.push_back(kept);
+    index_row(static_cast<uint32_t>(rows_.size() - 1));
+    return {};
+}
+
+uint32_t AllocatorTable::find_named(std::string_view symbol, const FileAllocator& allocator,
+                                    std::string_view file) const {
+    uint32_t best = 0;
+    const auto [begin, end] = rows_by_symbol_.equal_range(symbol);
+    for (auto entry = begin; entry != end; ++entry) {
+        const AllocatorFunction& function = rows_[entry->second];
+        if (!applies(function, allocator, file)) continue;
+        // The user's are behind all others.
+        best = std::max(best, entry->second);
+    }
+    return best;
+}
+
+uint32_t AllocatorTable::find_prefixed(std::string_view symbol) const {
+    for (const Prefix& prefix : prefixes_) {
+        if (!symbol.starts_with(prefix.text)) continue;
+        const auto [begin, end] = rows_by_symbol_.equal_range(symbol.substr(prefix.text.size()));
+        for (auto entry = begin; entry != end; ++entry)
+            if (rows_[entry->second].family == prefix.family && rows_[entry->second].kind == BlockKind::heap &&
+                rows_[entry->second].scope != RowScope::functions_of_a_user)
+                return entry->second;
+    }
+    return 0;
+}
+
+uint32_t AllocatorTable::find(std::string_view symbol, const FileAllocator& allocator, std::string_view file) const {
+    const std::string_view name = without_rust_mangling(symbol);
+    if (const uint32_t row = find_named(symbol, allocator, file); row != 0 || name == symbol)
+        return row != 0 ? row : find_prefixed(symbol);
+    return find_named(name, allocator, file);
+}
+
+std::string_view without_rust_mangling(std::string_view symbol) {
+    constexpr std::string_view module = "_7___rustc";
+    if (!symbol.starts_with("_RNv")) return symbol;
+    const size_t found = symbol.find(module);
+    if (found == std::string_view::npos) return symbol;
+    // The length of the identifier, then `_` because it starts with one.
+    const std::string_view rest = symbol.substr(found + module.size());
+    const size_t digits = rest.find_first_not_of("0123456789");
+    if (digits == 0 || digits == std::string_view::npos || rest[digits] != '_') return symbol;
+    return rest.substr(digits + 1);
+}
+
+}  // namespace memtrace
