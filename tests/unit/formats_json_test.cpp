@@ -57,7 +57,9 @@ TEST_CASE("a process record has the contract's keys, and null for what is not kn
 
 TEST_CASE("a report has the contract's keys in the contract's order", "[formats]") {
     const Json report = parsed(test::sample_report());
-    CHECK(keys_of(report) == "type seq final time elapsed_ns scope heap mappings memory accuracy sites_total sites");
+    CHECK(keys_of(report) ==
+          "type seq final time elapsed_ns scope heap mappings memory accuracy allocators sites_total sites");
+    CHECK(keys_of(report["allocators"][0]) == "name allocations allocated_bytes");
     CHECK(keys_of(report["scope"]) == "by name pid pids");
     CHECK(keys_of(report["heap"]) ==
           "live_bytes live_blocks allocated_bytes allocations freed_bytes frees ended_bytes ended_blocks "

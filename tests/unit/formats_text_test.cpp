@@ -91,6 +91,17 @@ TEST_CASE("rates, blocks and an empty report read as their golden files", "[form
     check_golden("empty_80", text_of(empty_report(), {80, false}));
 }
 
+TEST_CASE("a report names the allocators that were called and those that were not, where there are others than libc's",
+          "[formats]") {
+    ReportRecord report = test::sample_report();
+    CHECK(text_of(report, {80, false}).find("  allocator") == std::string::npos);
+    report.allocators = {{"jemalloc", 12, 960}, {"c++", 3, 30}, {"libc", 0, 0}};
+    CHECK_THAT(text_of(report, {80, false}),
+               ContainsSubstring("\n  allocator  jemalloc, c++; mapped, but not called: libc\n"));
+    report.allocators = {{"mimalloc", 0, 0}};
+    CHECK_THAT(text_of(report, {80, false}), ContainsSubstring("none called yet; mapped, but not called: mimalloc\n"));
+}
+
 TEST_CASE("no line is wider than the terminal", "[formats]") {
     ReportRecord report = test::sample_report();
     report.scope.name = "日本語のプロセス";

@@ -104,3 +104,24 @@ TEST_CASE("with the blocks asked for, each site has its own with their ages", "[
     CHECK(report.sites[0].blocks->at(1).age_ns == 0);
     CHECK(report.sites[1].blocks.value().empty());
 }
+
+TEST_CASE("an allocator is in use when it is called, not when it is mapped", "[reports]") {
+    FakeNames names;
+    ProcessFigures figures = process();
+    figures.sites.push_back(site(5, 100));
+    figures.sites.back().row = 9;
+    LeakReportInput input;
+    input.allocators = {"jemalloc", "libc", "tcmalloc"};
+    LeakReportOptions options;
+    options.top = 1;
+    const auto names_of_rows = [](uint32_t row) -> RowName { return {row == 9 ? "jemalloc" : "libc", "malloc"}; };
+    const auto allocators = build_leak_report(figures, input, options, names, names_of_rows).allocators;
+    REQUIRE(allocators.size() == 3);
+    CHECK(allocators[0].name == "libc");
+    CHECK(allocators[0].allocations == 9);
+    CHECK(allocators[0].allocated_bytes == 75);
+    CHECK(allocators[1].name == "jemalloc");
+    CHECK(allocators[1].allocations == 3);
+    CHECK(allocators[2].name == "tcmalloc");
+    CHECK(allocators[2].allocations == 0);
+}

@@ -129,6 +129,7 @@ inline ReportRecord sample_report() {
     report.accuracy.unknown_frees = 3;
     report.accuracy.calls_abandoned = 1;
     report.accuracy.calls_suppressed = 4'395;
+    report.allocators = {{"libc", 1'200'000, 96'000'000}, {"c++", 80, 6'400}};
     report.sites_total = 18;
     report.heap_sites_total = 17;
     report.sites = {leaking_site(), steady_site(), stackless_site(), mapping_site()};

@@ -86,13 +86,15 @@ Result<void> Reporter::write_reports(const std::vector<pid_t>& pids, bool is_fin
     const auto row_names = [&](uint32_t row) { return row_name(tracer_.table(), row); };
     ++sequence_;
     for (const pid_t pid : pids) {
+        const Target& target = tracer_.targets().at(pid);
         ProcessFigures process = std::move(figures.at(pid));
         const LeakReportInput input{.sequence = sequence_,
                                     .is_final = is_final,
                                     .time_unix_ns = now_ns(CLOCK_REALTIME),
                                     .elapsed_ns = snapshot.time_ns - start_ns_,
                                     .snapshot_time_ns = snapshot.time_ns,
-                                    .process_name = tracer_.targets().at(pid).process.comm,
+                                    .process_name = target.process.comm,
+                                    .allocators = {target.families.begin(), target.families.end()},
                                     .memory = memory_of(pid)};
         const LeakReportOptions report_options{.order = site_order(options_.sort),
                                                .top = options_.top,

@@ -150,6 +150,12 @@ Json json_of(const BlockEntry& block) {
     return {{"address", hexadecimal(block.address)}, {"size", block.size_bytes}, {"age_ns", block.age_ns}};
 }
 
+Json json_of(const AllocatorEntry& allocator) {
+    return {{"name", printable(allocator.name)},
+            {"allocations", allocator.allocations},
+            {"allocated_bytes", allocator.allocated_bytes}};
+}
+
 Json json_of(const SiteEntry& site);
 
 template <typename T>
@@ -190,6 +196,7 @@ Json json_of(const ReportRecord& record) {
             {"mappings", json_of(record.mappings)},
             {"memory", json_of(record.memory)},
             {"accuracy", json_of(record.accuracy)},
+            {"allocators", list_of(record.allocators)},
             {"sites_total", record.sites_total},
             {"sites", list_of(record.sites)}};
 }

@@ -105,6 +105,22 @@ std::string memory_lines(const ReportRecord& report, const Style& style) {
     return text + labeled("resident", resident);
 }
 
+/// Which allocator is in use, where that is not plainly libc.
+std::string allocator_lines(const std::vector<AllocatorEntry>& allocators) {
+    std::string called;
+    std::string not_called;
+    bool is_plain = true;
+    for (const AllocatorEntry& allocator : allocators) {
+        if (allocator.name != "libc" && allocator.name != "c++") is_plain = false;
+        std::string& list = allocator.allocations > 0 ? called : not_called;
+        list += (list.empty() ? "" : ", ") + printable(allocator.name);
+    }
+    if (is_plain) return {};
+    if (called.empty()) called = "none called yet";
+    if (!not_called.empty()) called += fmt::format("; mapped, but not called: {}", not_called);
+    return labeled("allocator", called);
+}
+
 std::string rate_lines(const IntervalFigures& interval) {
     if (interval.duration_ns == 0) return {};
     return labeled("allocated", rate_text(interval.allocated_bytes, interval.allocations, interval.duration_ns)) +
@@ -131,7 +147,8 @@ std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& option
 std::string text_of(const ReportRecord& report, const WriterOptions& options) {
     const Style style(options.has_colors);
     std::string text = loss_lines(report.accuracy, options, style) + title_line(report, options, style);
-    text += heap_lines(report, style) + memory_lines(report, style) + rate_lines(report.interval) + '\n';
+    text += heap_lines(report, style) + memory_lines(report, style) + rate_lines(report.interval) +
+            allocator_lines(report.allocators) + '\n';
     const std::string heap_sites = site_section(report, "heap", options);
     const std::string mapping_sites = site_section(report, "mapping", options);
     text += heap_sites.empty() ? "No call site holds live blocks.\n" : heap_sites;

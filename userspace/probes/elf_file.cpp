@@ -235,6 +235,14 @@ std::string ElfFile::build_id() const {
     return id;
 }
 
+bool ElfFile::has_static_symbols() const {
+    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf_.get(), section)) != nullptr;) {
+        GElf_Shdr header;
+        if (gelf_getshdr(section, &header) != nullptr && header.sh_type == SHT_SYMTAB) return true;
+    }
+    return false;
+}
+
 std::string ElfFile::interpreter() const {
     std::string path;
     for_each_program_header(elf_.get(), [&](const GElf_Phdr& header) {

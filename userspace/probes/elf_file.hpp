@@ -47,6 +47,8 @@ class ElfFile {
     Result<std::vector<uint8_t>> code(uint64_t vaddr, uint64_t size_bytes) const;
     /// NT_GNU_BUILD_ID in lower-case hex; empty if the file has none.
     std::string build_id() const;
+    /// Whether it has a .symtab: without one, functions that no other file sees cannot be found in it.
+    bool has_static_symbols() const;
     /// PT_INTERP: the dynamic linker that the file asks for; empty if none.
     std::string interpreter() const;
     /// A program (also a static PIE) that runs without a dynamic linker: no other file can bring it an allocator.

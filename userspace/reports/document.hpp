@@ -52,6 +52,13 @@ struct MemoryFigures {
     std::optional<int64_t> rss_growth_bytes;  // since the attach
 };
 
+/// What one allocator of the process did since the attach.
+struct AllocatorEntry {
+    std::string name;
+    uint64_t allocations = 0;  // 0: its code is mapped and was not called
+    uint64_t allocated_bytes = 0;
+};
+
 /// One live block of a call site.
 struct BlockEntry {
     uint64_t address = 0;
@@ -90,6 +97,7 @@ struct ReportRecord {
     MappingTotals mappings;
     MemoryFigures memory;
     Accuracy accuracy;
+    std::vector<AllocatorEntry> allocators;  // most called first
     uint64_t sites_total = 0;
     std::vector<SiteEntry> sites;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 namespace memtrace {
@@ -51,6 +52,25 @@ SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowName
     return entry;
 }
 
+/// Which of the mapped allocators is in use is told by what was called.
+std::vector<AllocatorEntry> allocator_entries(const std::vector<SiteFigures>& sites,
+                                              const std::vector<std::string>& mapped, const RowNames& row_names) {
+    std::vector<AllocatorEntry> entries;
+    for (const std::string& name : mapped)
+        entries.push_back({.name = name});
+    for (const SiteFigures& site : sites) {
+        if (site.is_mapping) continue;
+        const std::string name = row_names(site.row).allocator;
+        auto entry = std::ranges::find(entries, name, &AllocatorEntry::name);
+        if (entry == entries.end()) entry = entries.insert(entries.end(), {.name = name});
+        entry->allocations += site.totals.allocations;
+        entry->allocated_bytes += site.totals.allocated_bytes;
+    }
+    std::erase_if(entries, [](const AllocatorEntry& entry) { return entry.name.empty(); });
+    std::ranges::stable_sort(entries, std::greater(), &AllocatorEntry::allocations);
+    return entries;
+}
+
 }  // namespace
 
 ReportRecord build_leak_report(ProcessFigures figures, const LeakReportInput& input, const LeakReportOptions& options,
@@ -73,6 +93,7 @@ ReportRecord build_leak_report(ProcessFigures figures, const LeakReportInput& in
     record.sites_total = figures.sites.size();
     record.heap_sites_total = static_cast<uint64_t>(
         std::count_if(figures.sites.begin(), figures.sites.end(), [](const auto& site) { return !site.is_mapping; }));
+    record.allocators = allocator_entries(figures.sites, input.allocators, row_names);
     order_sites(figures.sites, options.order);
     keep_top_sites(figures.sites, options.top);
     for (const SiteFigures& site : figures.sites) {

@@ -44,6 +44,7 @@ struct LeakReportInput {
     uint64_t elapsed_ns = 0;
     uint64_t snapshot_time_ns = 0;  // Snapshot::time_ns; ages of blocks count to here
     std::string process_name;
+    std::vector<std::string> allocators;  // whose code is mapped
     MemoryFigures memory;
 };
 

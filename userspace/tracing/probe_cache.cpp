@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.hpp"
+#include "symbols/separate_debug_file.hpp"
 
 namespace memtrace {
 ProbedFile ProbeCache::probe_file(int fd, const std::string& name) const {
@@ -10,6 +11,12 @@ ProbedFile ProbeCache::probe_file(int fd, const std::string& name) const {
     auto file = ElfFile::open(fd, name);
     if (!file) return probed;
     auto found = find_probe_points(*file, table_);
+    if (found && !found->allocator.has_malloc && !file->has_static_symbols()) {
+        // An allocator inside a stripped program is named only in its debug file.
+        const Fd debug_fd = open_separate_debug_file(fd, name);
+        const auto debug_file = debug_fd ? ElfFile::open(debug_fd.get(), name) : Result<ElfFile>(Error{});
+        if (debug_file) found = find_probe_points(*file, table_, &*debug_file);
+    }
     if (!found) {
         log_warning(found.error().what + ": " + found.error().why);
         return probed;
