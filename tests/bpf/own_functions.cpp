@@ -79,3 +79,29 @@ OWN_FUNCTION int own_munmap(void*, size_t, int result) {
 OWN_FUNCTION void* own_mremap(void*, size_t, size_t, int, void*, Act act) {
     return returned(act());
 }
+
+OWN_FUNCTION void* own_pool_get(size_t, Act act) {
+    return returned(act());
+}
+
+OWN_FUNCTION void own_pool_put(void*, Act act) {
+    returned(act());
+}
+
+OWN_FUNCTION size_t own_pool_resize(void*, size_t, Act act) {
+    return reinterpret_cast<size_t>(returned(act()));
+}
+
+asm(".text\n"
+    ".globl own_pool_get_by_jump\n"
+    ".type own_pool_get_by_jump, @function\n"
+    "own_pool_get_by_jump:\n"
+    "  nop\n"
+    "  jmp own_pool_get\n"
+    ".size own_pool_get_by_jump, .-own_pool_get_by_jump\n"
+    ".globl own_pool_get_anywhere\n"
+    ".type own_pool_get_anywhere, @function\n"
+    "own_pool_get_anywhere:\n"
+    "  nop\n"
+    "  jmp *%rcx\n"
+    ".size own_pool_get_anywhere, .-own_pool_get_anywhere\n");

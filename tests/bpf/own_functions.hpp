@@ -56,4 +56,13 @@ void* own_mmap(void* address, size_t size_bytes, int protection, int flags, int 
 int own_munmap(void* address, size_t size_bytes, int result);
 void* own_mremap(void* old, size_t old_size_bytes, size_t size_bytes, int flags, void* address,
                  memtrace::test::Act act);
+/// A pool's, which may throw: `act` may.
+void* own_pool_get(size_t size_bytes, memtrace::test::Act act);
+void own_pool_put(void* block, memtrace::test::Act act);
+/// The size that the block at `block` has now: of what `act` gives, the address.
+size_t own_pool_resize(void* block, size_t size_bytes, memtrace::test::Act act);
+/// Ends in a jump to own_pool_get.
+void* own_pool_get_by_jump(size_t size_bytes, memtrace::test::Act act);
+/// Ends in a jump to `get`.
+void* own_pool_get_anywhere(size_t size_bytes, memtrace::test::Act act, void* (*get)(size_t, memtrace::test::Act));
 }

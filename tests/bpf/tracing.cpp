@@ -144,8 +144,15 @@ std::vector<ProbePoint> own_points(const std::vector<OwnProbe>& probes) {
 }
 
 std::vector<ProbePoint> points_of_file(const std::string& path) {
+    return points_of_file(path, table());
+}
+
+std::vector<ProbePoint> points_of_file(const std::string& path, const AllocatorTable& table) {
     const Fd fd = open_file(path);
-    return value_of(find_probe_points(value_of(ElfFile::open(fd.get(), path)), table())).points;
+    const ProbePoints found = value_of(find_probe_points(value_of(ElfFile::open(fd.get(), path)), table));
+    for (const SkippedFunction& skipped : found.skipped)
+        FAIL_CHECK(skipped.symbol << ": " << skipped.reason);
+    return found.points;
 }
 
 Tracing::Tracing(AttachRung rung, const SessionOptions& options) {

@@ -107,6 +107,7 @@ SessionOptions small_tables();
 std::vector<ProbePoint> own_points(const std::vector<OwnProbe>& probes);
 /// The rows of the table that the file at `path` defines.
 std::vector<ProbePoint> points_of_file(const std::string& path);
+std::vector<ProbePoint> points_of_file(const std::string& path, const AllocatorTable& table);
 
 /// A target and a session; what goes wrong in the making fails the test. The destructor disarms, detaches, ends the
 /// target.
