@@ -68,6 +68,9 @@ TEST_CASE("without options the defaults of the contract hold", "[cli]") {
     CHECK_FALSE(options.traces_events);
     CHECK_FALSE(options.is_quiet);
     CHECK_FALSE(options.is_strict);
+    CHECK(options.symbol_prefixes.empty());
+    CHECK(options.user_functions.empty());
+    CHECK(options.allocators_path.empty());
 }
 
 TEST_CASE("a process id never swallows INTERVAL and COUNT", "[cli]") {
@@ -201,6 +204,52 @@ TEST_CASE("a value that makes no sense is refused with the option's name", "[cli
     CHECK(options_of({"-p", "1", "-z", "2", "-Z", "2"}).max_size_bytes == 2);
 }
 
+TEST_CASE("functions of the user's own come in their order, those without a file with that of --obj", "[cli]") {
+    const Options options =
+        options_of({"--alloc", "pool_get:size=arg1,count=arg0", "--free=b.so:pool_put", "--alloc", "pool_new", "-O",
+                    "a.so", "-S", "je_", "--symbols-prefix=x_", "--allocators", "rows", "-p", "1", "2"});
+    REQUIRE(options.user_functions.size() == 3);
+    const auto function_of = [&](std::string_view symbol) {
+        for (const UserFunction& function : options.user_functions)
+            if (function.symbol == symbol) return function;
+        return UserFunction{};
+    };
+    CHECK(function_of("pool_get").file == "a.so");
+    CHECK(function_of("pool_get").row.size_argument == 2);
+    CHECK(function_of("pool_get").row.count_argument == 1);
+    CHECK(function_of("pool_new").file == "a.so");
+    CHECK(function_of("pool_put").file == "b.so");
+    CHECK(function_of("pool_put").row.operation == MT_OP_FREE);
+    CHECK(options.symbol_prefixes == Words{"je_", "x_"});
+    CHECK(options.allocators_path == "rows");
+    CHECK(options.interval_ns == 2'000'000'000);
+    CHECK(options_of({"-p", "1", "--alloc", "pool_get"}).user_functions.size() == 1);
+    CHECK(options_of({"-p", "1", "--free", "pool_put"}).user_functions.front().file.empty());
+}
+
+TEST_CASE("what is wrong with a function of the user's is told with its option and place", "[cli]") {
+    CHECK(error_of({"-p", "1", "--alloc", "pool_get:sise=arg0"}).what == "--alloc 'pool_get:sise=arg0'");
+    CHECK(error_of({"-p", "1", "--alloc", "pool_get:sise=arg0"}).why == "character 10: unknown key 'sise'");
+    CHECK(error_of({"-p", "1", "--free", "Pool::put(void*)"}).what == "--free 'Pool::put(void*)'");
+    CHECK(error_of({"-p", "1", "--free", "good", "--free", "b d"}).what == "--free 'b d'");
+    CHECK(error_of({"-p", "1", "--alloc", "[a,b]"}).what == "--alloc '[a,b]'");
+    CHECK(error_of({"-p", "1", "--alloc", ""}).what == "--alloc ''");
+    CHECK(error_of({"-p", "1", "--alloc"}).what == "--alloc");
+    CHECK(error_of({"-p", "1", "-S", ""}).what == "--symbols-prefix ''");
+    CHECK(error_of({"-p", "1", "-S", "a b"}).what == "--symbols-prefix 'a b'");
+    CHECK(error_of({"-p", "1", "--allocators", ""}).what == "--allocators ''");
+    CHECK(error_of({"-p", "1", "-O", "", "--alloc", "f"}).what == "--obj ''");
+}
+
+TEST_CASE("a file without functions and a function that is named twice are refused", "[cli]") {
+    CHECK(error_of({"-p", "1", "-O", "a.so"}).what == "--obj");
+    CHECK(error_of({"-p", "1", "-O", "a.so", "--allocators", "rows"}).what == "--obj");
+    CHECK(error_of({"-p", "1", "--alloc", "f", "--free", "f"}).what == "'f'");
+    CHECK(error_of({"-p", "1", "--alloc", "f", "--alloc", "a.so:f", "-O", "a.so"}).what == "'f'");
+    CHECK(options_of({"-p", "1", "--alloc", "f", "--alloc", "a.so:f"}).user_functions.size() == 2);
+    CHECK(error_of({"list", "--alloc", "f"}).what == "'--alloc'");
+}
+
 TEST_CASE("an unknown option is named", "[cli]") {
     CHECK(error_of({"-p", "1", "--foo"}).what == "'--foo'");
     CHECK(error_of({"-x", "-p", "1"}).what == "'-x'");
@@ -220,11 +269,34 @@ TEST_CASE("help shows examples first and every option of the contract, within 80
     CHECK(help == text_of({"-p", "haha", "--help"}));
     CHECK(help.find("Examples:") < help.find("Usage:"));
     CHECK(help.find("Usage:") < help.find("-p, --pid PID[,PID...]"));
-    for (const char* name :
-         {"--pid",       "--command",   "--older",  "--top",    "--min-size", "--max-size",        "--show-allocs",
-          "--trace",     "--sort",      "--format", "--output", "--attach",   "--max-live-blocks", "--max-sites",
-          "--ring-size", "--max-stack", "--strict", "--quiet",  "--version",  "--color",           "INTERVAL",
-          "COUNT",       "list"}) {
+    for (const char* name : {"--pid",
+                             "--command",
+                             "--older",
+                             "--top",
+                             "--min-size",
+                             "--max-size",
+                             "--show-allocs",
+                             "--trace",
+                             "--sort",
+                             "--format",
+                             "--output",
+                             "--attach",
+                             "--max-live-blocks",
+                             "--max-sites",
+                             "--ring-size",
+                             "--max-stack",
+                             "--strict",
+                             "--quiet",
+                             "--version",
+                             "--color",
+                             "INTERVAL",
+                             "COUNT",
+                             "list",
+                             "--symbols-prefix",
+                             "--obj",
+                             "--alloc",
+                             "--free",
+                             "--allocators"}) {
         CAPTURE(name);
         CHECK_THAT(help, ContainsSubstring(name));
     }

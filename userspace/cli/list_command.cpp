@@ -1,6 +1,7 @@
 #include "cli/list_command.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "probes/allocator_families.hpp"
+#include "probes/function_arguments.hpp"
 
 namespace memtrace {
 namespace {
@@ -16,49 +18,28 @@ namespace {
 /// A line's cells but the last, which needs no width.
 using Columns = std::array<std::string, 5>;
 
-std::string_view operation_name(uint8_t operation) {
-    switch (operation) {
-        case MT_OP_ALLOCATE:
-            return "allocate";
-        case MT_OP_FREE:
-            return "free";
-        case MT_OP_REALLOCATE:
-            return "reallocate";
-        case MT_OP_ALLOCATE_OUT:
-            return "allocate-out";
-        case MT_OP_DELEGATE:
-            return "delegate";
-        case MT_OP_RESIZE:
-            return "resize";
-        case MT_OP_MAP:
-            return "map";
-        case MT_OP_UNMAP:
-            return "unmap";
-        case MT_OP_REMAP:
-            return "remap";
-        default:
-            return "none";
-    }
-}
-
-std::string arguments_text(const AllocatorFunction& function) {
-    const std::array<std::pair<std::string_view, uint8_t>, 4> arguments = {{
-        {"size", function.row.size_argument},
-        {"count", function.row.count_argument},
-        {"old", function.row.old_argument},
-        {"out", function.row.out_argument},
-    }};
-    std::string text;
-    for (const auto& [name, number] : arguments)
-        if (number != 0) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, number);
-    if (function.null_does_nothing) text += ",null=nothing";
-    return text.empty() ? "-" : text;
+/// Every family has the same functions around malloc, so that one of them stands for all.
+bool is_repeated(const AllocatorFunction& function) {
+    return function.scope == RowScope::family && function.family != allocator_families().front().name;
 }
 
 Columns columns_of(const AllocatorFunction& function) {
-    return {std::string(function.family), std::string(function.symbol),
+    return {function.scope == RowScope::family ? "*" : std::string(function.family), std::string(function.symbol),
             std::string(operation_name(function.row.operation)),
             function.kind == BlockKind::mapping ? "mapping" : "heap", arguments_text(function)};
+}
+
+/// "jemalloc (je_, _rjem_)": a family and the prefixes of its symbols.
+std::string family_text(const AllocatorFamily& family) {
+    if (family.prefixes.empty()) return std::string(family.name);
+    return fmt::format("{} ({})", family.name, fmt::join(family.prefixes, ", "));
+}
+
+std::string families_text() {
+    std::string text;
+    for (const AllocatorFamily& family : allocator_families())
+        text += (text.empty() ? "" : ", ") + family_text(family);
+    return text;
 }
 
 }  // namespace
@@ -67,14 +48,15 @@ std::string allocator_list() {
     std::vector<std::pair<Columns, std::string_view>> lines = {
         {{"# family", "symbol", "operation", "kind", "arguments"}, "function"}};
     for (const AllocatorFunction& function : built_in_functions())
-        if (!is_reserved_row(function)) lines.emplace_back(columns_of(function), function.name);
+        if (!is_reserved_row(function) && !is_repeated(function))
+            lines.emplace_back(columns_of(function), function.name);
 
     std::array<size_t, std::tuple_size_v<Columns>> widths{};
     for (const auto& [columns, name] : lines)
         for (size_t index = 0; index < columns.size(); ++index)
             widths[index] = std::max(widths[index], columns[index].size());
 
-    std::string text;
+    std::string text = fmt::format("# * is each of these, with its prefixes: {}\n", families_text());
     for (const auto& [columns, name] : lines) {
         for (size_t index = 0; index < columns.size(); ++index)
             text += fmt::format("{:<{}}  ", columns[index], widths[index]);

@@ -1,12 +1,13 @@
-// `memtrace list`: the table of allocators as text. Uses probes/; prints nothing itself.
+// `memtrace list`: the allocators that memtrace knows as text. Uses probes/; prints nothing itself.
 #pragma once
 
 #include <string>
 
 namespace memtrace {
 
-/// The table of allocators: a header line that starts with `#`, then one function a line in aligned columns, without
-/// blanks but in the last one, so that a program can read it back. Arguments count from 1.
+/// The built-in functions: a comment line that says what families `*` stands for, a header line that starts with `#`
+/// too, then one function a line in aligned columns, without blanks but in the last one, so that --allocators can read
+/// it back.
 std::string allocator_list();
 
 }  // namespace memtrace

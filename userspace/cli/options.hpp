@@ -1,5 +1,5 @@
 // What the person at the terminal asked for, checked: whoever holds these values need not check them again. Plain data,
-// uses base/ only. Units are in the names; a default is what no option means.
+// uses probes/ for the user's functions. Units are in the names; a default is what no option means.
 #pragma once
 
 #include <sys/types.h>
@@ -10,6 +10,8 @@
 #include <string>
 #include <variant>
 #include <vector>
+
+#include "probes/user_functions.hpp"
 
 namespace memtrace {
 
@@ -41,6 +43,10 @@ struct Options {
     ColorChoice color = ColorChoice::automatic;
     bool is_quiet = false;
     bool is_strict = false;  // a loss ends with status 1
+
+    std::vector<std::string> symbol_prefixes;  // malloc is also called PREFIXmalloc
+    std::vector<UserFunction> user_functions;  // --alloc and --free, each symbol of a file once
+    std::string allocators_path;               // a file with more of them; empty: none
 
     AttachChoice attach = AttachChoice::best;
     uint32_t max_live_blocks = 1u << 20;

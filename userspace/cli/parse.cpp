@@ -50,6 +50,11 @@ Error usage_error(std::string what, std::string why, std::string hint) {
     return Error{std::move(what), std::move(why), std::move(hint), ExitStatus::usage};
 }
 
+Result<std::string> parse_path(const std::string& text) {
+    if (!text.empty()) return text;
+    return usage_error("''", "not a file name", "write the name of a file after it");
+}
+
 /// From CLI11's sentence, in which the option's name comes first, with or without its dashes.
 Error option_error(std::string_view sentence) {
     const std::string name(sentence.substr(0, sentence.find_first_of(": ")));
@@ -71,23 +76,30 @@ class CommandLine {
     void add_targets();
     void add_report_options();
     void add_kernel_options();
+    void add_allocator_options();
     void add_output_options();
     CLI::Option* add_flag(const char* names, bool& target, const char* description);
     /// `parse`: text -> Result; its value is stored in `target`.
     template <typename Target, typename Parse>
     CLI::Option* add_value(const char* names, const char* placeholder, Target& target, Parse parse,
                            const char* description);
+    /// An option that is written once for each of its values, which `add` takes.
+    template <typename Add>
+    CLI::Option* add_values(const char* names, const char* placeholder, Add add, const char* description);
     void complain(const std::string& name, const Error& error);
 
     /// The text of --help or --version, or nothing.
     Result<std::optional<ShowText>> read_options(std::span<const char* const> arguments);
     Result<Request> checked();
+    /// Gives the file of --obj to the functions that name none.
+    Result<void> finish_user_functions();
     Error target_error() const;
 
     CLI::App app_{"Shows which call sites of running programs hold heap memory.", "memtrace"};
     CLI::App* list_ = nullptr;
     Options options_;
     std::string interval_text_;
+    std::string object_path_;
     std::optional<Error> complaint_;
 };
 
@@ -99,6 +111,7 @@ CommandLine::CommandLine() {
     add_targets();
     add_report_options();
     add_kernel_options();
+    add_allocator_options();
     add_output_options();
     app_.set_help_flag("-h,--help", "this text")->group("Output");
     app_.set_version_flag("--version", "memtrace " MEMTRACE_VERSION "\n", "the version")->group("Output");
@@ -213,16 +226,53 @@ void CommandLine::add_kernel_options() {
         ->group(group);
 }
 
+template <typename Add>
+CLI::Option* CommandLine::add_values(const char* names, const char* placeholder, Add add, const char* description) {
+    const std::string_view name = std::string_view(names).substr(std::string_view(names).find(',') + 1);
+    auto add_all = [this, add, name = std::string(name)](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) {
+            const Result<void> outcome = add(text);
+            if (!outcome) complain(name, outcome.error());
+        }
+    };
+    CLI::Option* option = app_.add_option_function<std::vector<std::string>>(names, add_all, description);
+    return option->allow_extra_args(false)->option_text(placeholder);
+}
+
+void CommandLine::add_allocator_options() {
+    const std::string group = "Allocators";
+    auto add_prefix = [this](const std::string& text) -> Result<void> {
+        Result<void> outcome = check_symbol(text);
+        if (outcome) options_.symbol_prefixes.push_back(text);
+        return outcome;
+    };
+    auto add_function = [this](UserFunctionKind kind) {
+        return [this, kind](const std::string& text) -> Result<void> {
+            Result<UserFunction> function = parse_user_function(text, kind);
+            if (!function) return function.error();
+            options_.user_functions.push_back(std::move(*function));
+            return {};
+        };
+    };
+    add_values("-S,--symbols-prefix", "P", add_prefix, "malloc may also be called Pmalloc: je_")->group(group);
+    add_values("--alloc", "SYMBOL[:...]", add_function(UserFunctionKind::allocates),
+               "a function of yours: pool_get:size=arg1")
+        ->group(group);
+    add_values("--free", "SYMBOL[:...]", add_function(UserFunctionKind::frees),
+               "... that gives back: pool_put:ptr=arg0")
+        ->group(group);
+    add_value("-O,--obj", "FILE", object_path_, parse_path, "the file of --alloc and --free that name none")
+        ->group(group);
+    add_value("--allocators", "FILE", options_.allocators_path, parse_path, "functions, as memtrace list prints them")
+        ->group(group);
+}
+
 void CommandLine::add_output_options() {
     const std::string group = "Output";
     add_value(
         "--format", "FORMAT", options_.format,
         [](const std::string& text) { return parse_choice(text, output_formats); }, "text or json (text)")
         ->group(group);
-    auto parse_path = [](const std::string& text) -> Result<std::string> {
-        if (!text.empty()) return text;
-        return usage_error("''", "not a file name", "write --output FILE");
-    };
     add_value("--output", "FILE", options_.output_path, parse_path, "reports go to FILE (stdout)")->group(group);
     add_value(
         "--color", "WHEN", options_.color, [](const std::string& text) { return parse_choice(text, color_choices); },
@@ -269,6 +319,21 @@ Error CommandLine::target_error() const {
     return usage_error("no target", why, fmt::format("did you mean memtrace -p {}?", interval_text_));
 }
 
+Result<void> CommandLine::finish_user_functions() {
+    std::vector<UserFunction>& functions = options_.user_functions;
+    if (!object_path_.empty() && functions.empty())
+        return usage_error("--obj", "no function of it is named", "name them: --alloc SYMBOL --free SYMBOL");
+    for (UserFunction& function : functions)
+        if (function.file.empty()) function.file = object_path_;
+    if (const UserFunction* repeated = find_repeated(functions); repeated != nullptr)
+        return usage_error(fmt::format("'{}'", repeated->symbol), "named twice by --alloc and --free",
+                           "leave one out, or say of which file each is: FILE:SYMBOL");
+    if (functions.size() > max_user_functions())
+        return usage_error("--alloc", fmt::format("there is room for {} functions", max_user_functions()),
+                           "leave out what the targets do not call");
+    return {};
+}
+
 Result<Request> CommandLine::checked() {
     const std::vector<std::string> extras = app_.remaining(true);
     if (!extras.empty() && extras.front().starts_with('-'))
@@ -284,6 +349,7 @@ Result<Request> CommandLine::checked() {
     }
     if (options_.min_size_bytes > options_.max_size_bytes)
         return usage_error("--min-size", "above --max-size, so nothing would be recorded", "swap the two");
+    if (const Result<void> outcome = finish_user_functions(); !outcome) return outcome.error();
     if (options_.pids.empty() && options_.command.empty()) return target_error();
     return Request(std::move(options_));
 }
