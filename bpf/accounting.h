@@ -126,6 +126,13 @@ static __always_inline bool return_is_at_risk(const struct thread* thread, u64 s
     return waiting->sp < sp && !(waiting->flags & CALL_KEEPS_RETURN_ADDRESS);
 }
 
+/* Does a call of `operation` do what the delegate at `index` was called for? */
+static __always_inline bool serves(const struct thread* thread, u32 index, u32 operation) {
+    if (operation == MT_OP_ALLOCATE || operation == MT_OP_ALLOCATE_OUT) return true;
+    return operation == MT_OP_REALLOCATE &&
+           row_at(thread->calls.stack[index & (MT_MAX_CALLS - 1)].row).operation == MT_OP_REALLOCATE;
+}
+
 /* A function of the table was entered. Returns enum wanted_return. */
 static __always_inline int enter_function(struct pt_regs* ctx) {
     struct mt_owner* owner;
@@ -144,8 +151,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         thread->calls.stack[top & (MT_MAX_CALLS - 1)].function = instruction_pointer(ctx);
         return RETURN_IS_NOT_WANTED;
     }
-    bool allocates = row.operation == MT_OP_ALLOCATE || row.operation == MT_OP_ALLOCATE_OUT;
-    if (relation == CALL_IS_INNER || (relation == CALL_IS_FOR_DELEGATE && !allocates)) {
+    if (relation == CALL_IS_INNER || (relation == CALL_IS_FOR_DELEGATE && !serves(thread, top, row.operation))) {
         thread->calls.stack[top & (MT_MAX_CALLS - 1)].inner_function = instruction_pointer(ctx);
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
         return RETURN_IS_NOT_WANTED;
@@ -264,8 +270,11 @@ static __always_inline int leave_call(struct thread* thread, struct mt_owner* ow
         result = 0;
     if (call->flags & CALL_DELEGATED) {
         /* When it failed, the delegate may try again or throw; when it succeeded, the delegate is done. */
-        const struct call* delegate = &thread->calls.stack[(index - 1) & (MT_MAX_CALLS - 1)];
-        if (result) record_return(thread, owner, ctx, delegate, result);
+        struct call* delegate = &thread->calls.stack[(index - 1) & (MT_MAX_CALLS - 1)];
+        if (row_at(delegate->row).operation == MT_OP_REALLOCATE)
+            leave_reallocate(thread, owner, ctx, delegate, result);
+        else if (result)
+            record_return(thread, owner, ctx, delegate, result);
         bool is_done = result || (delegate->flags & CALL_RETURNS_BY_INSTRUCTION);
         remove_call(thread, index);
         if (is_done) remove_call(thread, (index - 1) & (MT_MAX_CALLS - 1));
@@ -304,7 +313,10 @@ static __always_inline int leave_by_instruction(struct pt_regs* ctx) {
     if (!found) return 0;
     u32 index = (found - 1) & (MT_MAX_CALLS - 1);
     settle_inner_calls(thread, owner, index, sp);
-    if (bpf_get_attach_cookie(ctx) & MT_COOKIE_UNSEEN_RETURN) return lose_return(thread, owner, index);
+    if (bpf_get_attach_cookie(ctx) & MT_COOKIE_UNSEEN_RETURN) {
+        thread->calls.stack[index].flags |= CALL_ENDED_BY_JUMP;
+        return 0;
+    }
     thread->calls.stack[index].frame_pointer = frame_pointer(ctx);
     return leave_call(thread, owner, ctx, index);
 }

@@ -100,20 +100,12 @@ __noinline int abandon_call(struct thread* thread, struct mt_owner* owner, u32 i
         count(owner, MT_COUNT_REALLOCS_UNRESOLVED);
     else if (operation == MT_OP_FREE)
         ; /* its block was recorded when it was entered */
+    else if (call->flags & CALL_ENDED_BY_JUMP)
+        count(owner, MT_COUNT_RETURNS_MISSED);
     else if (!(call->flags & (CALL_DELEGATED | CALL_RETURN_MISSED)))
         count(owner, MT_COUNT_CALLS_ABANDONED);
     remove_call(thread, index);
     return 0;
-}
-
-/* Forgets the call at `index`, which goes on where its return will not be seen. */
-__noinline int lose_return(struct thread* thread, struct mt_owner* owner, u32 index) {
-    if (!thread || !owner || index >= MT_MAX_CALLS) return 0;
-    struct call* call = &thread->calls.stack[index & (MT_MAX_CALLS - 1)];
-    u32 operation = rows[call->row & (MT_MAX_ROWS - 1)].operation;
-    if (operation == MT_OP_REALLOCATE || operation == MT_OP_RESIZE) return abandon_call(thread, owner, index);
-    if (operation != MT_OP_FREE) count(owner, MT_COUNT_RETURNS_MISSED);
-    return remove_call(thread, index);
 }
 
 struct settling {
@@ -150,6 +142,10 @@ static __always_inline bool is_tail_call(const struct settling* new_call, const 
     return new_call->trampoline && new_call->return_address == new_call->trampoline;
 }
 
+static __always_inline bool is_free(u32 row) {
+    return rows[row & (MT_MAX_ROWS - 1)].operation == MT_OP_FREE;
+}
+
 /* Is a tail call of `row` how `outer` gets its result? Its return is then seen as that of `row`. */
 static __always_inline bool ends_in(const struct call* outer, u32 row) {
     if (outer->flags & CALL_HAS_NO_RETURN) return true;
@@ -167,6 +163,8 @@ static long settle_top(u32 index, struct settling* new_call) {
     bool is_intact = read_word(outer->sp, &slot) && call_slot_is_intact(outer, slot, new_call->trampoline);
     if (outer->sp == new_call->sp && is_tail_call(new_call, outer)) {
         new_call->relation = ends_in(outer, new_call->row) ? CALL_IS_FOR_DELEGATE : CALL_IS_INNER;
+        /* Neither is seen to return, and nothing of the outer one is left. */
+        if (is_free(outer->row) && is_free(new_call->row)) remove_call(thread, top);
         return 1;
     }
     if (outer->sp > new_call->sp && is_intact) {

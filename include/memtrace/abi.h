@@ -51,7 +51,7 @@ enum mt_row_flags {
 /* A probe's cookie: a row's number, or one of these. */
 enum mt_cookie {
     MT_COOKIE_RETURN_INSTRUCTION = 1 << 16, /* the probe is at a return instruction of rows that have their flag */
-    MT_COOKIE_UNSEEN_RETURN = 1 << 17,      /* ... at a jump out of them, to where their return is not seen */
+    MT_COOKIE_UNSEEN_RETURN = 1 << 17, /* ... at a jump out of them, to where their return is seen otherwise or not */
 };
 
 /* How the kernel side reads one function of the table. Arguments count from 1; 0 is "has none". */

@@ -63,6 +63,9 @@ void own_pool_put(void* block, memtrace::test::Act act);
 size_t own_pool_resize(void* block, size_t size_bytes, memtrace::test::Act act);
 /// Ends in a jump to own_pool_get.
 void* own_pool_get_by_jump(size_t size_bytes, memtrace::test::Act act);
+/// Ends in a jump to own_realloc, and to own_free.
+void* own_pool_grow(void* block, size_t size_bytes, memtrace::test::Act act);
+void own_pool_put_by_jump(void* block, memtrace::test::Act act);
 /// Ends in a jump to `get`.
 void* own_pool_get_anywhere(size_t size_bytes, memtrace::test::Act act, void* (*get)(size_t, memtrace::test::Act));
 }

@@ -23,7 +23,7 @@ AllocatorFunction pool_function(std::string_view symbol, mt_operation operation,
 class PoolTracing {
   public:
     explicit PoolTracing(AttachRung rung) : tracing_(rung, options()) {
-        tracing_.attach({malloc_probe, free_probe});
+        tracing_.attach({malloc_probe, realloc_probe, free_probe});
         tracing_.attach_file("/proc/self/exe", points_of_file("/proc/self/exe", table_));
         tracing_.add_target(MT_TARGET_ARMED);
         tracing_.session().arm();
@@ -48,7 +48,9 @@ class PoolTracing {
              {pool_function("own_pool_get", MT_OP_ALLOCATE, 1, 0),
               pool_function("own_pool_get_by_jump", MT_OP_ALLOCATE, 1, 0),
               pool_function("own_pool_get_anywhere", MT_OP_ALLOCATE, 1, 0),
-              pool_function("own_pool_put", MT_OP_FREE, 0, 1), pool_function("own_pool_resize", MT_OP_RESIZE, 2, 1)})
+              pool_function("own_pool_grow", MT_OP_REALLOCATE, 2, 1), pool_function("own_pool_put", MT_OP_FREE, 0, 1),
+              pool_function("own_pool_put_by_jump", MT_OP_FREE, 0, 1),
+              pool_function("own_pool_resize", MT_OP_RESIZE, 2, 1)})
             REQUIRE(table_.add_function(function));
         SessionOptions options = small_tables();
         options.table = &table_;
@@ -123,6 +125,28 @@ TEST_CASE("a jump to where the return is not seen is a return missed", "[bpf]") 
     });
     CHECK(reading.blocks() == std::vector<LiveBlock>{{0x2000, 5}});
     CHECK(reading.counts() == Counts{{MT_COUNT_RETURNS_MISSED, 1}});
+}
+
+TEST_CASE("a pool that ends in a jump to the allocator beneath owns its blocks", "[bpf]") {
+    const auto rung = GENERATE(every_rung());
+    if (!can_trace(rung)) return;
+    PoolTracing pool(rung);
+    const Reading reading = pool.run([](Shared&) {
+        own_pool_get_anywhere(10, block_at(0x1000), own_malloc);
+        own_pool_get_anywhere(20, nullptr, own_malloc);
+        own_pool_grow(block_at(0x1000), 100, block_at(0x2000));
+        own_pool_grow(block_at(0x2000), 200, nullptr);
+        own_pool_get_anywhere(30, block_at(0x3000), own_malloc);
+        own_pool_put_by_jump(block_at(0x3000), nullptr);
+        own_malloc(7, block_at(0x4000));
+        own_free(block_at(0x4000), nullptr);
+    });
+    CHECK(reading.blocks() == std::vector<LiveBlock>{{0x2000, 100}});
+    CHECK(reading.totals().allocations == 4);
+    CHECK(reading.totals().frees == 3);
+    CHECK(pool.sites(reading, "own_pool_get_anywhere").size() == 2);
+    CHECK(pool.sites(reading, "own_pool_grow").size() == 1);
+    CHECK(reading.counts() == Counts{{MT_COUNT_CALLS_SUPPRESSED, 1}});
 }
 
 TEST_CASE("an exception leaves a pool unharmed, and no block", "[bpf]") {

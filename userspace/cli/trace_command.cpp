@@ -14,6 +14,7 @@
 #include "cli/event_loop.hpp"
 #include "cli/output.hpp"
 #include "cli/reporter.hpp"
+#include "cli/user_allocators.hpp"
 #include "probes/allocator_table.hpp"
 #include "processes/loaded_files.hpp"
 #include "tracing/command.hpp"
@@ -72,6 +73,7 @@ class LiveSession : private TracerListener {
 
   private:
     Result<void> start();
+    Result<void> fill_table();
     Result<void> prepare_command();
     Result<void> add_targets();
     Result<void> begin_recording();
@@ -182,7 +184,19 @@ Result<void> LiveSession::begin_recording() {
     return loop_.start_ticks(options_.interval_ns);
 }
 
+/// The allocator functions that the user named.
+Result<void> LiveSession::fill_table() {
+    for (const std::string& prefix : options_.symbol_prefixes)
+        table_.add_prefix(prefix);
+    const auto functions = user_functions_of(options_);
+    if (!functions) return functions.error();
+    for (const UserFunction& function : *functions)
+        if (auto added = table_.add_function(function.function()); !added) return added;
+    return {};
+}
+
 Result<void> LiveSession::start() {
+    if (auto filled = fill_table(); !filled) return filled;
     if (auto prepared = prepare_command(); !prepared) return prepared;
     auto tracer = Tracer::open(session_options(options_, table_));
     if (!tracer) return std::move(tracer).error();

@@ -7,11 +7,13 @@
 namespace memtrace {
 namespace {
 
-/// Whether `path` is the file that the user wrote: the same path, or the same name where only a name was written.
+/// Whether `path` is the file that the user wrote: the same path or, where only a name was written, the same name,
+/// maybe with more of a version behind it: a link libpool.so.1 leads to libpool.so.1.2.
 bool is_file(std::string_view path, std::string_view wanted) {
     if (wanted.empty() || path == wanted) return true;
     if (wanted.find('/') != std::string_view::npos) return false;
-    return path.substr(path.rfind('/') + 1) == wanted;
+    const std::string_view name = path.substr(path.rfind('/') + 1);
+    return name.starts_with(wanted) && (name.size() == wanted.size() || name[wanted.size()] == '.');
 }
 
 bool is_operator(std::string_view symbol) {

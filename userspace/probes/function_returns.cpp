@@ -52,8 +52,7 @@ class ReturnFinder::Search {
 /// A branch that leads out of a function: it ends in another one.
 void ReturnFinder::Search::leave(const Branch& branch) {
     const uint64_t target = finder_.jumps_.behind_stub(branch.to);
-    if (seen_otherwise_.contains(target)) return;
-    if (target != 0 && finder_.extents_.find(target))
+    if (target != 0 && !seen_otherwise_.contains(target) && finder_.extents_.find(target))
         to_do_.push_back(target);
     else
         found_.unseen.insert(branch.from);

@@ -16,7 +16,7 @@ namespace memtrace {
 /// Addresses of the file. Each is the first byte of an instruction that was decoded and that can carry a probe.
 struct FunctionReturns {
     std::set<uint64_t> returns;
-    std::set<uint64_t> unseen;  // jumps to code that is not known; a call that goes there is lost from sight
+    std::set<uint64_t> unseen;  // jumps to code that is not known, or whose return is seen in another way
 };
 
 /// For one file; borrows what it is made of.
@@ -25,8 +25,8 @@ class ReturnFinder {
     ReturnFinder(const ElfFile& file, const std::vector<FunctionSymbol>& symbols, const JumpTargets& jumps)
         : file_(file), jumps_(jumps), extents_(FunctionExtents::read(file, symbols)) {}
 
-    /// Adds the returns of the function at `vaddr` to `returns`. `seen_otherwise`: functions whose return is seen in
-    /// another way, so that a jump to them need not be followed. An Error says why they cannot be told; then none was
+    /// Adds the returns of the function at `vaddr` to `returns`. `seen_otherwise`: functions that have probes of
+    /// their own, so that a jump to them need not be followed. An Error says why they cannot be told; then none was
     /// added.
     Result<void> find(uint64_t vaddr, const std::set<uint64_t>& seen_otherwise, FunctionReturns& returns) const;
     /// Whether the function at `vaddr` itself calls, or ends in, one of `functions`.

@@ -175,7 +175,7 @@ void Resolver::find_returns(const JumpTargets& jumps) {
     make_delegates(finder);
     std::set<uint64_t> seen_otherwise;
     for (const ProbePoint& point : found_.points)
-        if (is_return_probed(table_[point.row].row)) seen_otherwise.insert(point.symbol_vaddr);
+        if (!needs_returns(point)) seen_otherwise.insert(point.symbol_vaddr);
     FunctionReturns returns;
     std::erase_if(found_.points, [&](const ProbePoint& point) {
         if (!needs_returns(point)) return false;

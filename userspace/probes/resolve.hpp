@@ -16,7 +16,7 @@ namespace memtrace {
 enum class PointKind : uint8_t {
     entry,
     return_instruction,  // of functions that may throw; has no row
-    unseen_return,       // a jump out of them to where their return is not seen; has no row
+    unseen_return,       // a jump out of them to where their return is seen otherwise or not; has no row
 };
 
 struct ProbePoint {

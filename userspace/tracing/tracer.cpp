@@ -82,8 +82,26 @@ Result<void> Tracer::add_process(pid_t pid) {
     // Read while the process lives: it may end before its first event is seen.
     if (attached) stack_store_.add_process(pid);
     if (attached) attached = session_->add_target(pid, MT_TARGET_ARMED);
-    if (!attached) targets_.erase(pid);
+    if (!attached)
+        targets_.erase(pid);
+    else
+        warn_of_functions_not_found(target);
     return attached;
+}
+
+/// A library with them may still be loaded; more often the name is wrong.
+void Tracer::warn_of_functions_not_found(const Target& target) const {
+    std::set<uint32_t> found;
+    for (const auto& [identity, probes] : target.probes)
+        if (const ProbedFile* file = probe_cache_.find_known(identity))
+            for (const ProbePoint& point : file->points)
+                found.insert(point.row);
+    for (uint32_t row = 0; row < table_.rows().size(); ++row) {
+        const AllocatorFunction& function = table_[row];
+        if (function.scope != RowScope::functions_of_a_user || found.contains(row)) continue;
+        log_warning(fmt::format("{}: no file that {} maps defines it{}", function.symbol, process_name(target.process),
+                                function.file.empty() ? "" : fmt::format(" and is {}", function.file)));
+    }
 }
 
 Result<void> Tracer::add_command(pid_t pid, const std::vector<std::string>& files) {
@@ -98,6 +116,7 @@ Result<void> Tracer::add_command(pid_t pid, const std::vector<std::string>& file
         if (!identity) continue;
         if (auto attached = attach_file(target, *identity, fd.get(), file); !attached) return attached;
     }
+    warn_of_functions_not_found(target);
     return session_->add_target(pid, MT_TARGET_ARM_AT_EXEC);
 }
 

@@ -108,6 +108,7 @@ class Tracer : private EventSink, public SiteNames {
     void load_unwind_table(const FileIdentity& identity, int fd, const std::string& name);
     Result<void> attach_mapping(Target& target, const Mapping& mapping);
     Result<void> attach_mappings(Target& target, std::vector<std::string>& looked_at);
+    void warn_of_functions_not_found(const Target& target) const;
     void read_mapping_events(uint64_t at_least_until_ns);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
     void finish_exec(Target& target);
