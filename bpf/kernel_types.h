@@ -37,7 +37,13 @@ struct uprobes_state {
     struct xol_area* xol_area;
 };
 
+/* mm_context_t, arch/x86/include/asm/mmu.h */
+struct mm_context {
+    void* vdso;
+};
+
 struct mm_struct {
+    struct mm_context context;
     struct uprobes_state uprobes_state;
 };
 

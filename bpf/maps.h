@@ -18,6 +18,8 @@ struct code_mapping {
     u32 page_count;
     u32 first_rule;
     u32 state; /* enum mt_unwind_state */
+    u32 has_every_address;
+    u32 reserved;
 };
 
 #define CODE_MAPPINGS 4
@@ -42,7 +44,9 @@ struct thread {
     u64 pc;                /* the walk's state: where to look up the rule, and the registers there */
     u64 stack_pointer;
     u64 frame_pointer;
-    u64 trampoline;      /* of return probes; 0: none */
+    u64 trampoline;     /* of return probes; 0: none */
+    u32 is_interrupted; /* 1: a signal arrived at pc, which may be any instruction; 0: pc is in a call */
+    u32 reserved;
     u32 code_generation; /* of the owner, when code_mappings was filled */
     u32 next_code_mapping;
     struct code_mapping code_mappings[CODE_MAPPINGS];

@@ -59,10 +59,16 @@ static long note_code_mapping(struct task_struct* task, struct vm_area_struct* a
     search->mapping.size_bytes = area->vm_end - area->vm_start;
     search->file_offset = area->vm_pgoff << 12;
     struct file* file = area->vm_file;
-    if (!file) return 0;
+    if (!file) {
+        if (area->vm_start != (u64)task->mm->context.vdso) return 0;
+        search->file.device = MT_UNWIND_VDSO;
+        search->file.inode = 1;
+        return 0;
+    }
     struct inode* inode = file->f_inode;
     search->file.inode = inode->i_ino;
     search->file.device = inode->i_sb->s_dev;
+    if (search->mapping.has_every_address) search->file.device |= MT_UNWIND_EVERY_ADDRESS;
     return 0;
 }
 
@@ -98,9 +104,10 @@ __noinline u32 find_code_mapping(struct thread* thread, u64 pc) {
     if (!thread) return 0;
     for (u32 index = 0; index < CODE_MAPPINGS; index++) {
         const struct code_mapping* known = &thread->code_mappings[index];
-        if (pc - known->start < known->size_bytes) return index + 1;
+        if (pc - known->start < known->size_bytes && known->has_every_address == thread->is_interrupted)
+            return index + 1;
     }
-    struct mapping_search search = {};
+    struct mapping_search search = {.mapping.has_every_address = thread->is_interrupted};
     if (bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &search, 0)) return 0;
     find_table(thread, &search, pc);
     u32 index = thread->next_code_mapping++ & (CODE_MAPPINGS - 1);
@@ -136,6 +143,17 @@ static __always_inline u32 search_rule(const struct code_mapping* mapping, u64 v
     return word_at(&unwind_rows, low - 1) >> 16;
 }
 
+/* What a signal handler returns to in C libraries that have no CFI there, as musl: mov $15 (rt_sigreturn), %rax and
+ * syscall. */
+static __always_inline bool is_signal_return(u64 pc) {
+    struct {
+        u64 move;
+        u64 system_call;
+    } code = {};
+    if (bpf_probe_read_user(&code, 9, (const void*)pc)) return false;
+    return code.move == 0x0f0000000fc0c748ull && code.system_call == 0x05;
+}
+
 #define RULE_NOT_KNOWN 0xffffffffu
 
 /* The rule at thread->pc, RULE_NOT_KNOWN when the table is not there yet. */
@@ -145,6 +163,7 @@ __noinline u32 find_rule(struct thread* thread) {
     u32 owner = thread->owner;
     struct pc_cache* cache = bpf_map_lookup_elem(&pc_caches, &owner);
     u32 slot = (u32)((pc * 0x9e3779b97f4a7c15ull) >> 52) & (MT_PC_CACHE_WORDS - 1);
+    if (thread->is_interrupted) cache = 0;
     if (cache) {
         u64 word = cache->words[slot];
         if (word >> 16 == pc) return word & 0xffff;
@@ -155,6 +174,7 @@ __noinline u32 find_rule(struct thread* thread) {
     if (mapping->state == MT_UNWIND_ASKED_FOR) return RULE_NOT_KNOWN;
     u32 rule = MT_UNWIND_GAP;
     if (mapping->state == MT_UNWIND_READY) rule = search_rule(mapping, pc + mapping->vaddr_minus_start);
+    if (rule == MT_UNWIND_GAP && is_signal_return(pc + 1)) rule = MT_UNWIND_SIGNAL;
     if (cache) cache->words[slot] = pc << 16 | rule;
     return rule;
 }
@@ -197,6 +217,7 @@ static __always_inline long enter_caller(struct thread* thread, u64 slot, u64 cf
     if (thread->frame_count >= max_stack) return stop_walk(thread, MT_SITE_STACK_TRUNCATED);
     add_frame(thread, return_address);
     thread->pc = return_address - 1;
+    thread->is_interrupted = 0;
     thread->stack_pointer = cfa;
     thread->frame_pointer = frame_pointer;
     return 0;
@@ -221,6 +242,7 @@ static __always_inline long walk_signal_frame(struct thread* thread) {
     if (thread->frame_count >= max_stack) return stop_walk(thread, MT_SITE_STACK_TRUNCATED);
     add_frame(thread, interrupted_pc);
     thread->pc = interrupted_pc;
+    thread->is_interrupted = 1;
     thread->stack_pointer = interrupted_sp;
     thread->frame_pointer = frame_pointer;
     return 0;
@@ -281,6 +303,7 @@ static __always_inline long walk_by_plain_rule(struct thread* thread, u32 rule) 
 static long walk_frame(u32 index, struct thread** context) {
     struct thread* thread = *context;
     u32 rule = find_rule(thread);
+    if (rule == RULE_NOT_KNOWN && thread->is_interrupted) return stop_walk(thread, MT_SITE_STACK_NO_TABLE);
     if (rule == RULE_NOT_KNOWN) return walk_by_frame_pointer(thread, MT_SITE_STACK_NO_TABLE);
     if (rule & MT_UNWIND_SPECIAL) return walk_by_special_rule(thread, rule);
     return walk_by_plain_rule(thread, rule);
@@ -304,6 +327,7 @@ __noinline int walk_stack(struct thread* thread, u64 caller, u64 sp, u64 frame) 
     thread->window_size_bytes = 0;
     thread->hash[0] = thread->hash[1] = 0;
     thread->pc = caller - 1;
+    thread->is_interrupted = 0;
     thread->stack_pointer = sp;
     thread->frame_pointer = frame;
     thread->trampoline = return_trampoline();

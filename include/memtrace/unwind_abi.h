@@ -52,6 +52,13 @@ enum mt_unwind_limits {
     MT_UNWIND_MAX_RULES = MT_UNWIND_INDEX_MASK + 1, /* entries of one module's dictionary */
 };
 
+/* Kinds of tables, in bits of mt_file.device that no device number of the kernel has (they take 32).
+ * A table of call sites is exact for return addresses - 1, which is all that most walks need, and a tenth as large. One
+ * of every address is asked for when a signal has interrupted code of the file. */
+#define MT_UNWIND_EVERY_ADDRESS (1ull << 32)
+/* The one table of the vDSO, of every address; its inode is 1. */
+#define MT_UNWIND_VDSO (1ull << 33)
+
 /* mt_unwind_rule.cfa_kind. */
 enum mt_unwind_cfa {
     MT_CFA_NONE = 0,

@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "tracing/end_status.hpp"
+#include "tracing/load_unwind_table.hpp"
 
 namespace memtrace {
 namespace {
@@ -41,14 +42,6 @@ uint64_t kernel_device(uint64_t device) {
     return uint64_t{major(device)} << 20 | minor(device);
 }
 
-Result<void> load_table_of(Session& session, const mt_file& file, int fd) {
-    auto table = build_unwind_table(fd, -1, UnwindRows::call_sites);
-    if (!table) return session.add_file_without_cfi(file);
-    auto image = ElfImage::open(fd);
-    if (!image) return session.add_file_without_cfi(file);
-    return session.add_unwind_table(file, *table, image->code_segments());
-}
-
 Error no_allocator_error(const ProcessInfo& process, const std::vector<std::string>& looked_at) {
     return {process_name(process), "no allocator that can be traced",
             fmt::format("looked for malloc and its family in {} mapped files: {}", looked_at.size(),
@@ -63,6 +56,7 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options) {
     if (!session) return std::move(session).error();
     auto mapping_events = MappingEvents::open();
     if (!mapping_events) return std::move(mapping_events).error();
+    if (auto loaded = load_vdso_table(**session); !loaded) log_warning(loaded.error().what + ": " + loaded.error().why);
     return std::unique_ptr<Tracer>(
         new Tracer(*options.table, std::move(session).value(), std::move(mapping_events).value()));
 }
@@ -136,7 +130,7 @@ Result<void> Tracer::attach_mappings(Target& target, std::vector<std::string>& l
 void Tracer::load_unwind_table(const FileIdentity& identity, int fd, const std::string& name) {
     if (!files_with_tables_.insert(identity).second) return;
     const mt_file file{.device = kernel_device(identity.device), .inode = identity.inode};
-    auto loaded = load_table_of(*session_, file, fd);
+    auto loaded = load_file_table(*session_, file, fd);
     if (!loaded) log_warning(fmt::format("{}: {}: {}", name, loaded.error().what, loaded.error().why));
 }
 
@@ -222,7 +216,8 @@ void Tracer::on_file(const mt_file_event& event) {
     for (const Mapping& mapping : *mappings) {
         if (event.address < mapping.start || event.address >= mapping.end || !mapping.has_file()) continue;
         auto fd = open_mapped_file(static_cast<pid_t>(event.header.tgid), mapping);
-        auto loaded = fd ? load_table_of(*session_, event.file, fd->get()) : session_->add_file_without_cfi(event.file);
+        auto loaded =
+            fd ? load_file_table(*session_, event.file, fd->get()) : session_->add_file_without_cfi(event.file);
         if (!loaded) log_warning(fmt::format("{}: {}: {}", mapping.path, loaded.error().what, loaded.error().why));
         return;
     }
