@@ -223,12 +223,35 @@ static __always_inline long enter_caller(struct thread* thread, u64 slot, u64 cf
     return 0;
 }
 
+/* Whether a call instruction ends at `return_address`: call rel32, or call by register or memory (FF /2). */
+static __always_inline bool follows_call(u64 return_address) {
+    u8 code[8] = {};
+    if (bpf_probe_read_user(code, sizeof code - 1, (const void*)(return_address - 7))) return false;
+    if (code[2] == 0xe8) return true;
+    bool is_indirect = false;
+    for (u32 length = 2; length <= 7; length++)
+        is_indirect |= code[7 - length] == 0xff && (code[8 - length] & 0x38) == 0x10;
+    return is_indirect;
+}
+
+/* Go calls C on another stack and leaves rbp at the frame of its own: a frame when what it returns to is behind a call.
+ */
+static __always_inline bool is_frame_of_other_stack(struct thread* thread, u64 frame) {
+    u64 return_address;
+    if ((frame & 7) || !read_stack_word(thread, frame + 8, &return_address) || !follows_call(return_address))
+        return false;
+    /* The stack that is left says nothing about the order on this one. */
+    thread->stack_pointer = frame;
+    return true;
+}
+
 /* A step where there is no CFI. The frame pointer of code that keeps none is data: then this is where the walk ends. */
 static __always_inline long walk_by_frame_pointer(struct thread* thread, u32 reason) {
     u64 frame = thread->frame_pointer, caller_frame;
     /* A thread starts with rbp 0 (System V AMD64 ABI, 3.4.1). */
     if (frame == 0) return 1;
     bool is_frame = !(frame & 7) && frame >= thread->stack_pointer && frame - thread->stack_pointer <= FRAME_MAX_BYTES;
+    if (!is_frame) is_frame = is_frame_of_other_stack(thread, frame);
     if (!is_frame || !read_stack_word(thread, frame, &caller_frame)) return stop_walk(thread, reason);
     thread->walk_flags |= reason & MT_SITE_STACK_NO_TABLE;
     return enter_caller(thread, frame + 8, frame + 16, caller_frame);

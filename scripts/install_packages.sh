@@ -12,7 +12,7 @@ packages=(
 )
 case "${1:-build}" in
   build) ;;
-  test) packages+=(catch2 clang-format clang-tidy gdb binutils python3 procps) ;;
+  test) packages+=(catch2 clang-format clang-tidy gdb musl-tools binutils python3 procps) ;;
   *) say "no such group: $1; write build or test"; exit 2 ;;
 esac
 
