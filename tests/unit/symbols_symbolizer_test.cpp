@@ -39,6 +39,11 @@ uint64_t offset_of(const TemporaryFolder& folder, const std::string& path, const
     return *offset;
 }
 
+/// The frame of the function that holds the code.
+const Frame& frame_at(Symbolizer& symbolizer, const CodeLocation& location) {
+    return symbolizer.frames_at(location).back();
+}
+
 }  // namespace
 
 TEST_CASE("code with debug information has function, file and line", "[symbols]") {
@@ -51,7 +56,7 @@ TEST_CASE("code with debug information has function, file and line", "[symbols]"
         REQUIRE(module.is_elf());
         Symbolizer symbolizer;
         const uint64_t offset = offset_of(folder, path, "_ZN4shop3buyEi");
-        const Frame frame = symbolizer.frame_at({&module, offset});
+        const Frame frame = frame_at(symbolizer, {&module, offset});
         CHECK(frame.function == "shop::buy(int)");
         CHECK_THAT(frame.file, ContainsSubstring("program.cc"));
         CHECK(frame.line >= 3);
@@ -60,8 +65,8 @@ TEST_CASE("code with debug information has function, file and line", "[symbols]"
         CHECK(frame.offset == offset);
         CHECK(frame.function_offset == 0);
         CHECK(frame.kind == Frame::Kind::native);
-        CHECK(symbolizer.frame_at({&module, offset + 1}).function_offset == 1);
-        CHECK(&symbolizer.frame_at({&module, offset}) == &symbolizer.frame_at({&module, offset}));
+        CHECK(frame_at(symbolizer, {&module, offset + 1}).function_offset == 1);
+        CHECK(&frame_at(symbolizer, {&module, offset}) == &frame_at(symbolizer, {&module, offset}));
     }
 }
 
@@ -70,7 +75,7 @@ TEST_CASE("of several names of a function the one for the outside is shown", "[s
     const std::string path = folder.compile("program", source, "-O1");
     const Module module = module_at(path);
     Symbolizer symbolizer;
-    CHECK(symbolizer.frame_at({&module, offset_of(folder, path, "__hidden_name")}).function == "inner_name");
+    CHECK(frame_at(symbolizer, {&module, offset_of(folder, path, "__hidden_name")}).function == "inner_name");
 }
 
 TEST_CASE("a stripped file has no names but exported ones, and says where", "[symbols]") {
@@ -80,7 +85,7 @@ TEST_CASE("a stripped file has no names but exported ones, and says where", "[sy
     TemporaryFolder::run("strip '" + path + "'");
     const Module module = module_at(path);
     Symbolizer symbolizer;
-    const Frame frame = symbolizer.frame_at({&module, offset});
+    const Frame frame = frame_at(symbolizer, {&module, offset});
     CHECK(frame.function.empty());
     CHECK(frame.file.empty());
     CHECK(frame.module == "program");
@@ -90,7 +95,7 @@ TEST_CASE("a stripped file has no names but exported ones, and says where", "[sy
     const uint64_t exported = offset_of(folder, library, "_ZN4shop3buyEi");
     TemporaryFolder::run("strip '" + library + "'");
     const Module stripped_library = module_at(library);
-    CHECK(symbolizer.frame_at({&stripped_library, exported}).function == "shop::buy(int)");
+    CHECK(frame_at(symbolizer, {&stripped_library, exported}).function == "shop::buy(int)");
 }
 
 TEST_CASE("a separate debug file is found beside the program, the wrong one is not used", "[symbols]") {
@@ -105,14 +110,14 @@ TEST_CASE("a separate debug file is found beside the program, the wrong one is n
         {
             const Module module = module_at(path);
             Symbolizer symbolizer;
-            CHECK(symbolizer.frame_at({&module, offset}).function == "shop::buy(int)");
-            CHECK(symbolizer.frame_at({&module, offset}).line > 0);
+            CHECK(frame_at(symbolizer, {&module, offset}).function == "shop::buy(int)");
+            CHECK(frame_at(symbolizer, {&module, offset}).line > 0);
         }
         const std::string other = folder.compile("other", std::string(source) + "int more;", flags);
         std::filesystem::rename(other, debug);
         const Module module = module_at(path);
         Symbolizer symbolizer;
-        CHECK(symbolizer.frame_at({&module, offset}).function.empty());
+        CHECK(frame_at(symbolizer, {&module, offset}).function.empty());
     }
 }
 
@@ -122,7 +127,7 @@ TEST_CASE("offsets outside any segment or function have no name", "[symbols]") {
     const Module module = module_at(path);
     Symbolizer symbolizer;
     for (const uint64_t offset : {uint64_t{0}, uint64_t{1} << 40, ~uint64_t{0}}) {
-        const Frame frame = symbolizer.frame_at({&module, offset});
+        const Frame frame = frame_at(symbolizer, {&module, offset});
         CHECK(frame.function.empty());
         CHECK(frame.offset == offset);
     }
@@ -140,13 +145,13 @@ TEST_CASE("files that are no ELF files, and damaged ones, end in no name and no 
     CHECK(text.is_jit());
     CHECK_FALSE(text.identity());
     Symbolizer symbolizer;
-    CHECK(symbolizer.frame_at({&text, 3}).kind == Frame::Kind::jit);
+    CHECK(frame_at(symbolizer, {&text, 3}).kind == Frame::Kind::jit);
 
     std::vector<std::unique_ptr<Module>> damaged;
     for (size_t size = 1; size < whole.size(); size += whole.size() / 40) {
         const std::string cut = folder.write("cut" + std::to_string(size), whole.substr(0, size));
         damaged.push_back(std::make_unique<Module>(module_at(cut)));
-        CHECK(symbolizer.frame_at({damaged.back().get(), offset}).module == "cut" + std::to_string(size));
+        CHECK(frame_at(symbolizer, {damaged.back().get(), offset}).module == "cut" + std::to_string(size));
     }
     for (size_t i = 0; i < 60; ++i) {
         std::string bytes = whole;
@@ -154,7 +159,7 @@ TEST_CASE("files that are no ELF files, and damaged ones, end in no name and no 
             bytes[(i * 7919 + k * 104'729 * (i + 1)) % (k % 2 ? 1024 : bytes.size())] ^= '\x55';
         const std::string name = "wild" + std::to_string(i);
         damaged.push_back(std::make_unique<Module>(module_at(folder.write(name, bytes))));
-        CHECK(symbolizer.frame_at({damaged.back().get(), offset}).module == name);
+        CHECK(frame_at(symbolizer, {damaged.back().get(), offset}).module == name);
     }
 }
 

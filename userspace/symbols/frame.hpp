@@ -14,8 +14,8 @@ struct Frame {
     uint32_t line = 0;             // 0 if unknown
     std::string module;            // base name of the mapped file, or "[vdso]", "[anon]"
     uint64_t offset = 0;           // file offset of the call (return address minus 1)
-    uint64_t function_offset = 0;  // the call's address minus the function's start; 0 if the function is unknown
-    bool is_inlined = false;
+    uint64_t function_offset = 0;  // the call's address minus the function's start; 0 if unknown or inlined
+    bool is_inlined = false;       // into the next frame of the same stack
     Kind kind = Kind::native;
 
     friend bool operator==(const Frame&, const Frame&) = default;

@@ -153,9 +153,10 @@ const std::vector<Frame>& StackStore::frames(uint32_t site) {
     if (!stack) return none;
     if (!stack->frames) {
         auto& frames = stack->frames.emplace();
-        frames.reserve(stack->locations.size());
-        for (const CodeLocation& location : stack->locations)
-            frames.push_back(symbolizer_.frame_at(location));
+        for (const CodeLocation& location : stack->locations) {
+            const auto& at_location = symbolizer_.frames_at(location);
+            frames.insert(frames.end(), at_location.begin(), at_location.end());
+        }
     }
     return *stack->frames;
 }
@@ -172,7 +173,7 @@ std::optional<std::string> StackStore::site_id(uint32_t site, std::string_view k
             append_number(bytes, location.offset);
             continue;
         }
-        const std::string& name = symbolizer_.frame_at(location).function;
+        const std::string& name = symbolizer_.frames_at(location).back().function;
         if (name.empty()) return std::nullopt;
         append_text(bytes, name);
     }

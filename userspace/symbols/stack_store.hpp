@@ -52,8 +52,8 @@ class StackStore {
     /// shown. The first address outside any code ends the stack (see stack_error). Recording a site again replaces it.
     void record_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns);
 
-    /// Named on first use and then kept; the reference stays valid until the site is recorded again. Empty for an
-    /// unknown site.
+    /// Inlined functions are frames of their own (see Symbolizer). Named on first use and then kept; the reference
+    /// stays valid until the site is recorded again. Empty for an unknown site.
     const std::vector<Frame>& frames(uint32_t site);
     /// 16 hex digits, the same on every host and run for the same code: the first 8 bytes of the SHA-256 of kind,
     /// function and the frames' (build-id or SHA-256 of the file; file offset) pairs. None for an unknown site or an

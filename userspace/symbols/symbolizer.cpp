@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "symbols/debug_files.hpp"
 #include "symbols/demangle.hpp"
+#include "symbols/inline_index.hpp"
 #include "symbols/module.hpp"
 #include "symbols/symbol_index.hpp"
 
@@ -31,9 +32,9 @@ class ModuleSymbols {
   public:
     explicit ModuleSymbols(const Module& module) : module_(module) { open(); }
 
-    const Frame& frame_at(uint64_t offset) {
+    const std::vector<Frame>& frames_at(uint64_t offset) {
         const auto known = frames_.find(offset);
-        return known != frames_.end() ? known->second : frames_.emplace(offset, make_frame(offset)).first->second;
+        return known != frames_.end() ? known->second : frames_.emplace(offset, make_frames(offset)).first->second;
     }
 
   private:
@@ -46,38 +47,54 @@ class ModuleSymbols {
         dwfl_module_ = ::dwfl_report_elf(dwfl_.get(), module_.name().c_str(), module_.path().c_str(), fd, 0, true);
         if (!dwfl_module_) ::close(fd);
         ::dwfl_report_end(dwfl_.get(), nullptr, nullptr);
-        if (dwfl_module_) index_.emplace(dwfl_module_);
+        if (dwfl_module_) symbols_.emplace(dwfl_module_);
     }
 
-    Frame make_frame(uint64_t offset) const {
+    /// What is known without reading anything.
+    Frame bare_frame(uint64_t offset) const {
         Frame frame;
         frame.module = module_.name();
         frame.offset = offset;
         frame.kind = module_.is_jit() ? Frame::Kind::jit : Frame::Kind::native;
-        const auto address = module_.virtual_address(offset);
-        if (!index_ || !address) return frame;
-        if (const Symbol* symbol = index_->find(*address)) {
-            frame.function = demangle(symbol->name);
-            frame.function_offset = *address - symbol->start;
-        }
-        add_line(frame, *address);
         return frame;
     }
 
-    void add_line(Frame& frame, uint64_t address) const {
-        Dwfl_Line* line = ::dwfl_module_getsrc(dwfl_module_, address);
-        int number = 0;
-        const char* file = line ? ::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr) : nullptr;
-        if (!file) return;
-        frame.file = printable(file);
-        frame.line = static_cast<uint32_t>(number);
+    std::vector<Frame> make_frames(uint64_t offset) {
+        std::vector<Frame> frames;
+        const auto address = module_.virtual_address(offset);
+        if (!symbols_ || !address) return {bare_frame(offset)};
+        for (const SourceFrame& source : source_frames(*address)) {
+            Frame& frame = frames.emplace_back(bare_frame(offset));
+            if (source.function) frame.function = demangle(source.function);
+            if (source.file) frame.file = printable(source.file);
+            frame.line = source.line;
+            frame.is_inlined = source.is_inlined;
+        }
+        if (frames.empty()) frames.push_back(bare_frame(offset));
+        // The symbol tells clones apart ("foo.cold"), and knows the name that the program calls.
+        if (const Symbol* symbol = symbols_->find(*address)) {
+            frames.back().function = demangle(symbol->name);
+            frames.back().function_offset = *address - symbol->start;
+        }
+        return frames;
+    }
+
+    std::vector<SourceFrame> source_frames(uint64_t address) {
+        if (!has_looked_for_lines_) {
+            has_looked_for_lines_ = true;
+            if (Dwarf* dwarf = ::dwfl_module_getdwarf(dwfl_module_, &dwarf_bias_)) lines_.emplace(dwarf);
+        }
+        return lines_ ? lines_->frames_at(address - dwarf_bias_) : std::vector<SourceFrame>();
     }
 
     const Module& module_;
     std::unique_ptr<Dwfl, DwflEnd> dwfl_;
     Dwfl_Module* dwfl_module_ = nullptr;  // owned by dwfl_
-    std::optional<SymbolIndex> index_;
-    std::unordered_map<uint64_t, Frame> frames_;
+    std::optional<SymbolIndex> symbols_;
+    std::optional<InlineIndex> lines_;
+    bool has_looked_for_lines_ = false;
+    Dwarf_Addr dwarf_bias_ = 0;
+    std::unordered_map<uint64_t, std::vector<Frame>> frames_;  // by file offset
 };
 
 Symbolizer::Symbolizer() = default;
@@ -85,10 +102,10 @@ Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
 Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;
 Symbolizer::~Symbolizer() = default;
 
-const Frame& Symbolizer::frame_at(const CodeLocation& location) {
+const std::vector<Frame>& Symbolizer::frames_at(const CodeLocation& location) {
     auto& symbols = modules_[location.module];
     if (!symbols) symbols = std::make_unique<ModuleSymbols>(*location.module);
-    return symbols->frame_at(location.offset);
+    return symbols->frames_at(location.offset);
 }
 
 }  // namespace memtrace

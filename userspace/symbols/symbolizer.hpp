@@ -1,10 +1,12 @@
-// Names for places in files: function, source file, line. Uses base, libdw and libdwfl; debug files are found on this
-// host by build-id or .gnu_debuglink, never over the network. Never on the hot path; every answer is cached.
+// Names for places in files: functions, inlined ones too, source file, line. Uses base, libdw and libdwfl; debug files
+// are found on this host by build-id or .gnu_debuglink, never over the network. Never on the hot path; every answer is
+// cached.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "symbols/address_space_map.hpp"
 #include "symbols/frame.hpp"
@@ -21,9 +23,10 @@ class Symbolizer {
     Symbolizer& operator=(Symbolizer&&) noexcept;
     ~Symbolizer();
 
-    /// The frame at `location`, which is that of the call itself (return address minus 1). The reference stays valid as
-    /// long as the symbolizer.
-    const Frame& frame_at(const CodeLocation& location);
+    /// The frames at `location`, which is that of the call itself (return address minus 1): innermost first, the
+    /// functions that were inlined there before the function that holds the code. Never empty. The reference stays
+    /// valid as long as the symbolizer.
+    const std::vector<Frame>& frames_at(const CodeLocation& location);
 
   private:
     std::unordered_map<const Module*, std::unique_ptr<ModuleSymbols>> modules_;
