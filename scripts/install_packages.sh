@@ -7,12 +7,13 @@ usage_if_asked "$@"
 packages=(
   g++ make cmake ninja-build pkg-config ca-certificates git
   clang bpftool libbpf-dev
-  libelf-dev libdw-dev zlib1g-dev libzydis-dev libzycore-dev libiberty-dev libmd-dev
+  libelf-dev libdw-dev libdebuginfod-dev zlib1g-dev libzydis-dev libzycore-dev libiberty-dev libmd-dev
   libcli11-dev libfmt-dev nlohmann-json3-dev
 )
 case "${1:-build}" in
   build) ;;
-  test) packages+=(catch2 clang-format clang-tidy gdb musl-tools binutils python3 procps) ;;
+  test) packages+=(catch2 clang-format clang-tidy gdb musl-tools binutils python3 procps
+                    elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod) ;;
   *) say "no such group: $1; write build or test"; exit 2 ;;
 esac
 

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "processes_test_programs.hpp"
 #include "symbols/inline_index.hpp"
+#include "symbols_test_modules.hpp"
 
 using namespace memtrace;
 using namespace memtrace::test;
@@ -209,10 +209,6 @@ void check_same_stacks(const std::string& path, const Reference& reference) {
     }
     CHECK(different == 0);
     CHECK(inlined > reference.sites.size() / 4);
-}
-
-bool is_installed(const std::string& tool) {
-    return std::system(("command -v " + tool + " > /dev/null").c_str()) == 0;
 }
 
 std::vector<Reference> references_of(const TemporaryFolder& folder, const std::string& path) {

@@ -1,11 +1,7 @@
-#include <fcntl.h>
-
 #include <filesystem>
 
 #include "catch.hpp"
-#include "processes_test_programs.hpp"
-#include "symbols/module.hpp"
-#include "symbols/symbolizer.hpp"
+#include "symbols_test_modules.hpp"
 
 using namespace memtrace;
 using namespace memtrace::test;
@@ -24,25 +20,6 @@ extern "C" int outer_name(int) __attribute__((weak, alias("inner_name")));
 extern "C" int __hidden_name(int) __attribute__((alias("inner_name")));
 int main(int n, char**) { return shop::buy(n) + inner_name(n); }
 )";
-
-Module module_at(const std::string& path) {
-    return Module(path, Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
-}
-
-/// The file offset of `symbol`, by nm and so by another way than ours.
-uint64_t offset_of(const TemporaryFolder& folder, const std::string& path, const std::string& symbol) {
-    TemporaryFolder::run("nm '" + path + "' | awk '$3 == \"" + symbol + "\" { print $1 }' > '" + folder / "nm.out'");
-    std::string digits;
-    std::ifstream(folder / "nm.out") >> digits;
-    const auto offset = module_at(path).file_offset(std::stoull(digits, nullptr, 16));
-    REQUIRE(offset);
-    return *offset;
-}
-
-/// The frame of the function that holds the code.
-const Frame& frame_at(Symbolizer& symbolizer, const CodeLocation& location) {
-    return symbolizer.frames_at(location).back();
-}
 
 }  // namespace
 

@@ -19,7 +19,8 @@ std::string name_of(const std::string& path) {
 
 }  // namespace
 
-Module::Module(std::string path, Fd fd) : path_(std::move(path)), name_(name_of(path_)), fd_(std::move(fd)) {
+Module::Module(std::string path, Fd fd, std::shared_ptr<const FileRoot> root)
+    : path_(std::move(path)), name_(name_of(path_)), fd_(std::move(fd)), root_(std::move(root)) {
     if (fd_) read_elf();
 }
 
@@ -80,7 +81,7 @@ const Module* ModuleCache::module_of(pid_t pid, const Mapping& mapping) {
         ++open_failures_;
         return named(mapping.path);
     }
-    const Module* module = opened(mapping.path, std::move(file).value());
+    const Module* module = opened(pid, mapping.path, std::move(file).value());
     by_mapping_.emplace(key, module);
     return module;
 }
@@ -91,11 +92,12 @@ const Module* ModuleCache::named(const std::string& path) {
     return module;
 }
 
-const Module* ModuleCache::opened(const std::string& path, Fd fd) {
+const Module* ModuleCache::opened(pid_t pid, const std::string& path, Fd fd) {
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) return named(path);
     const Module*& module = by_file_[FileKey{status.st_dev, status.st_ino}];
-    if (!module) module = modules_.emplace_back(std::make_unique<Module>(path, std::move(fd))).get();
+    if (!module)
+        module = modules_.emplace_back(std::make_unique<Module>(path, std::move(fd), roots_.root_of(pid))).get();
     return module;
 }
 

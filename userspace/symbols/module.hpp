@@ -15,6 +15,7 @@
 
 #include "base/fd.hpp"
 #include "processes/mappings.hpp"
+#include "symbols/file_root.hpp"
 
 namespace memtrace {
 
@@ -28,14 +29,17 @@ struct Segment {
 /// A mapped file, or what stands in for one ("[vdso]", "[anon]", a file that could not be opened).
 class Module {
   public:
-    /// `path` as the process sees it; `fd` may be none: then it has a name and nothing else.
-    Module(std::string path, Fd fd);
+    /// `path` as the process sees it, below `root` (null: memtrace's own); `fd` may be none: then it has a name and
+    /// nothing else.
+    Module(std::string path, Fd fd, std::shared_ptr<const FileRoot> root = nullptr);
 
     const std::string& path() const { return path_; }
     /// Printable base name, "[vdso]", "[anon]".
     const std::string& name() const { return name_; }
     /// Of the file, owned by the module; -1 when there is none.
     int fd() const { return fd_.get(); }
+    /// In which path() is, and files that belong to this one.
+    const FileRoot& root() const { return root_ ? *root_ : FileRoot::own(); }
     bool is_elf() const { return !segments_.empty(); }
     /// True for code that no file holds as code: anonymous memory, or a file that is no ELF file.
     bool is_jit() const;
@@ -54,6 +58,7 @@ class Module {
     std::string path_;
     std::string name_;
     Fd fd_;
+    std::shared_ptr<const FileRoot> root_;
     std::vector<Segment> segments_;
     std::string build_id_;
     mutable std::optional<std::optional<std::string>> identity_;
@@ -70,12 +75,13 @@ class ModuleCache {
 
   private:
     const Module* named(const std::string& path);
-    const Module* opened(const std::string& path, Fd fd);
+    const Module* opened(pid_t pid, const std::string& path, Fd fd);
 
     // A module holds its file open, so that no key can come to mean another file. Both are needed: stat() may give
     // another device and inode than the mapping has (overlay), and file systems with subvolumes share numbers.
     using MappingKey = std::tuple<uint64_t, uint64_t, std::string>;  // device, inode, path of the mapping
     using FileKey = std::pair<uint64_t, uint64_t>;                   // device, inode as stat() gives them
+    FileRoots roots_;
     std::vector<std::unique_ptr<Module>> modules_;
     std::map<MappingKey, const Module*> by_mapping_;
     std::map<FileKey, const Module*> by_file_;

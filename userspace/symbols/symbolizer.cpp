@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "symbols/debug_files.hpp"
+#include "symbols/debuginfod.hpp"
 #include "symbols/demangle.hpp"
 #include "symbols/inline_index.hpp"
 #include "symbols/module.hpp"
@@ -30,7 +31,7 @@ const Dwfl_Callbacks* callbacks() {
 /// Everything that was read to name one module's code.
 class ModuleSymbols {
   public:
-    explicit ModuleSymbols(const Module& module) : module_(module) { open(); }
+    ModuleSymbols(const Module& module, Debuginfod& servers) : module_(module), search_{&module, &servers} { open(); }
 
     const std::vector<Frame>& frames_at(uint64_t offset) {
         const auto known = frames_.find(offset);
@@ -47,7 +48,11 @@ class ModuleSymbols {
         dwfl_module_ = ::dwfl_report_elf(dwfl_.get(), module_.name().c_str(), module_.path().c_str(), fd, 0, true);
         if (!dwfl_module_) ::close(fd);
         ::dwfl_report_end(dwfl_.get(), nullptr, nullptr);
-        if (dwfl_module_) symbols_.emplace(dwfl_module_);
+        if (!dwfl_module_) return;
+        void** user_data = nullptr;
+        ::dwfl_module_info(dwfl_module_, &user_data, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+        *user_data = &search_;
+        symbols_.emplace(dwfl_module_);
     }
 
     /// What is known without reading anything.
@@ -88,6 +93,7 @@ class ModuleSymbols {
     }
 
     const Module& module_;
+    DebugFileSearch search_;
     std::unique_ptr<Dwfl, DwflEnd> dwfl_;
     Dwfl_Module* dwfl_module_ = nullptr;  // owned by dwfl_
     std::optional<SymbolIndex> symbols_;
@@ -97,14 +103,14 @@ class ModuleSymbols {
     std::unordered_map<uint64_t, std::vector<Frame>> frames_;  // by file offset
 };
 
-Symbolizer::Symbolizer() = default;
+Symbolizer::Symbolizer() : servers_(std::make_unique<Debuginfod>()) {}
 Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
 Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;
 Symbolizer::~Symbolizer() = default;
 
 const std::vector<Frame>& Symbolizer::frames_at(const CodeLocation& location) {
     auto& symbols = modules_[location.module];
-    if (!symbols) symbols = std::make_unique<ModuleSymbols>(*location.module);
+    if (!symbols) symbols = std::make_unique<ModuleSymbols>(*location.module, *servers_);
     return symbols->frames_at(location.offset);
 }
 

@@ -1,6 +1,6 @@
 // Names for places in files: functions, inlined ones too, source file, line. Uses base, libdw and libdwfl; debug files
-// are found on this host by build-id or .gnu_debuglink, never over the network. Never on the hot path; every answer is
-// cached.
+// are found on this host, in the file system of the process, or with debuginfod (debug_files.hpp). Never on the hot
+// path; every answer is cached.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 namespace memtrace {
 
+class Debuginfod;
 class ModuleSymbols;
 
 /// For one thread. Modules must outlive it.
@@ -29,6 +30,7 @@ class Symbolizer {
     const std::vector<Frame>& frames_at(const CodeLocation& location);
 
   private:
+    std::unique_ptr<Debuginfod> servers_;
     std::unordered_map<const Module*, std::unique_ptr<ModuleSymbols>> modules_;
 };
 
