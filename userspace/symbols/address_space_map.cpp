@@ -16,8 +16,9 @@ constexpr size_t most_versions = 64;
 void AddressSpaceMap::add(const Mapping& mapping, const Module* module, uint64_t valid_from_ns, uint64_t observed_ns) {
     if (!mapping.is_executable || mapping.start >= mapping.end) return;
     Version version{valid_from_ns, observed_ns, module, mapping.file_offset - mapping.start};
-    // A JIT compiler protects its pages piece by piece: offsets from the start of the piece would mean nothing.
-    if (mapping.path.empty()) version.offset_minus_start = 0;
+    // A JIT compiler protects its pages piece by piece: offsets from the start of the piece would mean nothing. What it
+    // keeps in a file (memfd) it names by address as well.
+    if (module->is_jit()) version.offset_minus_start = 0;
     split_at(mapping.start);
     split_at(mapping.end);
     uint64_t at = mapping.start;

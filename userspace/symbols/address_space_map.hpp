@@ -16,7 +16,7 @@ class Module;
 /// A place in a file, the same in every process that maps it.
 struct CodeLocation {
     const Module* module = nullptr;  // never null when handed out
-    uint64_t offset = 0;             // in the file; for anonymous memory the address itself
+    uint64_t offset = 0;  // in the file; for code that a process made itself (Module::is_jit) the address itself
 
     friend bool operator==(const CodeLocation&, const CodeLocation&) = default;
 };

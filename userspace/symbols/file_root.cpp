@@ -31,6 +31,10 @@ const FileRoot& FileRoot::own() {
     return root;
 }
 
+FileRoot FileRoot::of_process(pid_t pid) {
+    return FileRoot(open_root(proc_path(pid, "root")));
+}
+
 Fd FileRoot::open_regular(const std::string& path) const {
     open_how how{};
     how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;

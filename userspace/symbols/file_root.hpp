@@ -20,6 +20,8 @@ class FileRoot {
     explicit FileRoot(Fd root) : root_(std::move(root)) {}
     /// The root of memtrace itself.
     static const FileRoot& own();
+    /// The root of `pid` at this moment.
+    static FileRoot of_process(pid_t pid);
 
     /// Opens `path` (absolute, as the process sees it) for reading if it is a regular file; symbolic links cannot lead
     /// out of the root. Never blocks on a FIFO.

@@ -63,7 +63,10 @@ void StackStore::add_address_space(uint32_t owner, pid_t pid) {
     space->start_time = start_time_of(pid);
     read_space(*space);
     if (present && present != space) {
-        if (space->has_ended) space->map = present->map;
+        if (space->has_ended) {
+            space->map = present->map;
+            space->jit = std::move(present->jit);
+        }
         present->has_ended = true;
     }
     present = space;
@@ -74,8 +77,13 @@ void StackStore::end_address_space(uint32_t owner) {
 }
 
 void StackStore::add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns) {
-    if (!mapping.is_executable) return;
-    present_space(pid).map.add(mapping, modules_.module_of(pid, mapping), time_ns, time_ns);
+    if (mapping.is_executable) add_mapping_to(present_space(pid), mapping, time_ns, time_ns);
+}
+
+void StackStore::add_mapping_to(Space& space, const Mapping& mapping, uint64_t valid_from_ns, uint64_t observed_ns) {
+    const Module* module = modules_.module_of(space.pid, mapping);
+    space.map.add(mapping, module, valid_from_ns, observed_ns);
+    if (module->fd() >= 0 && JitSymbols::is_jit_dump(mapping.path)) space.jit.add_jit_dump(module->fd());
 }
 
 void StackStore::refresh(uint32_t owner) {
@@ -93,8 +101,7 @@ void StackStore::read_space(Space& space) {
         return;
     }
     for (const Mapping& mapping : *mappings)
-        if (mapping.is_executable)
-            space.map.add(mapping, modules_.module_of(space.pid, mapping), space.refreshed_ns, now_ns);
+        if (mapping.is_executable) add_mapping_to(space, mapping, space.refreshed_ns, now_ns);
     space.refreshed_ns = now_ns;
 }
 
@@ -109,13 +116,24 @@ void StackStore::record_stack(uint32_t site, uint32_t owner, std::span<const uin
     const auto end = std::find(return_addresses.begin(), return_addresses.end(), uint64_t{0});
     stack.unresolved.assign(return_addresses.begin(), end);
     resolve(stack);
+    open_jit_names(stack);
     if (stack.unresolved.empty() || space->pid == 0) return;
     const bool is_stale = space->refreshed_ns < time_ns;
     if (is_stale && monotonic_ns() - space->refreshed_ns >= least_refresh_interval_ns) {
         read_space(*space);
         resolve(stack);
+        open_jit_names(stack);
     }
     if (!stack.unresolved.empty() && space->refreshed_ns >= time_ns) cut(stack);
+}
+
+/// While the process lives; its names are read when they are shown.
+void StackStore::open_jit_names(Stack& stack) {
+    Space& space = *stack.space;
+    if (space.pid == 0 || space.has_ended) return;
+    const bool has_jit_code = std::any_of(stack.locations.begin(), stack.locations.end(),
+                                          [](const CodeLocation& location) { return location.module->is_jit(); });
+    if (has_jit_code && start_time_of(space.pid) == space.start_time) space.jit.open_perf_map(space.pid);
 }
 
 /// Moves what is known by now from `unresolved` to `locations`.
@@ -151,14 +169,30 @@ const std::vector<Frame>& StackStore::frames(uint32_t site) {
     static const std::vector<Frame> none;
     Stack* stack = settled(site);
     if (!stack) return none;
-    if (!stack->frames) {
-        auto& frames = stack->frames.emplace();
-        for (const CodeLocation& location : stack->locations) {
-            const auto& at_location = symbolizer_.frames_at(location);
-            frames.insert(frames.end(), at_location.begin(), at_location.end());
-        }
-    }
+    if (!stack->frames || stack->lacks_jit_names) name(*stack);
     return *stack->frames;
+}
+
+void StackStore::name(Stack& stack) {
+    if (stack.lacks_jit_names) open_jit_names(stack);
+    stack.lacks_jit_names = false;
+    auto& frames = stack.frames.emplace();
+    for (const CodeLocation& location : stack.locations) {
+        const std::vector<Frame> at_location = frames_at(*stack.space, location);
+        frames.insert(frames.end(), at_location.begin(), at_location.end());
+        const Frame& function = at_location.back();
+        if (function.kind == Frame::Kind::jit && function.function.empty()) stack.lacks_jit_names = true;
+    }
+}
+
+std::vector<Frame> StackStore::frames_at(Space& space, const CodeLocation& location) {
+    std::vector<Frame> frames = symbolizer_.frames_at(location);
+    if (!location.module->is_jit()) return frames;
+    if (auto function = space.jit.find(location.offset)) {
+        frames.back().function = std::move(function->name);
+        frames.back().function_offset = location.offset - function->start;
+    }
+    return frames;
 }
 
 std::optional<std::string> StackStore::site_id(uint32_t site, std::string_view kind, std::string_view function) {
@@ -173,9 +207,9 @@ std::optional<std::string> StackStore::site_id(uint32_t site, std::string_view k
             append_number(bytes, location.offset);
             continue;
         }
-        const std::string& name = symbolizer_.frames_at(location).back().function;
-        if (name.empty()) return std::nullopt;
-        append_text(bytes, name);
+        const std::string function_name = frames_at(*stack->space, location).back().function;
+        if (function_name.empty()) return std::nullopt;
+        append_text(bytes, function_name);
     }
     return hex_digits(sha256(bytes), 8);
 }

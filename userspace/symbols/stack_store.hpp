@@ -17,6 +17,7 @@
 #include "processes/mappings.hpp"
 #include "symbols/address_space_map.hpp"
 #include "symbols/frame.hpp"
+#include "symbols/jit_symbols.hpp"
 #include "symbols/module.hpp"
 #include "symbols/symbolizer.hpp"
 
@@ -56,8 +57,8 @@ class StackStore {
     /// stays valid until the site is recorded again. Empty for an unknown site.
     const std::vector<Frame>& frames(uint32_t site);
     /// 16 hex digits, the same on every host and run for the same code: the first 8 bytes of the SHA-256 of kind,
-    /// function and the frames' (build-id or SHA-256 of the file; file offset) pairs. None for an unknown site or an
-    /// empty stack, and when a frame has neither a file nor a name.
+    /// function and the return addresses' (build-id or SHA-256 of the file; file offset) pairs, of JIT code the name.
+    /// None for an unknown site or an empty stack, and when there is neither a file nor a name.
     std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function);
     /// Why the stack of `site` is not whole, in words; none when it is. "stack not recorded" for an unknown site.
     std::optional<std::string> stack_error(uint32_t site);
@@ -71,6 +72,7 @@ class StackStore {
         bool has_owner = false;     // false: only mapping events of its process came so far
         bool has_ended = false;
         AddressSpaceMap map;
+        JitSymbols jit;
     };
     struct Stack {
         std::shared_ptr<Space> space;
@@ -79,8 +81,13 @@ class StackStore {
         uint64_t time_ns = 0;
         bool is_cut = false;
         std::optional<std::vector<Frame>> frames;
+        bool lacks_jit_names = false;  // in `frames`: their process may name its code later
     };
     Space& present_space(pid_t pid);
+    void add_mapping_to(Space& space, const Mapping& mapping, uint64_t valid_from_ns, uint64_t observed_ns);
+    static void open_jit_names(Stack& stack);
+    void name(Stack& stack);
+    std::vector<Frame> frames_at(Space& space, const CodeLocation& location);
     void read_space(Space& space);
     static void resolve(Stack& stack);
     void cut(Stack& stack);
