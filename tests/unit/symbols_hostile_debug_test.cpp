@@ -98,7 +98,7 @@ TEST_CASE("damaged debug information ends in fewer names", "[symbols]") {
             }
             const auto start = std::chrono::steady_clock::now();
             frames_of_all(folder.write("damaged", bytes), code);
-            CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+            CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
         }
     }
 }

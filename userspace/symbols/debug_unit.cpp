@@ -45,8 +45,12 @@ bool may_hold_nested_functions(int tag) {
 
 void DebugUnit::open(WalkState& state) {
     is_open_ = true;
-    if (const auto split = split_unit_of(die_)) body_ = *split;
-    add_functions(body_, false, 0, state);
+    if (const auto split = split_unit_of(die_)) {
+        body_ = *split;
+        state.budget.add(size_of_debug_info(::dwarf_cu_getdwarf(body_.cu)));
+    }
+    Walk walk(state.budget);
+    add_functions(body_, false, 0, walk, state);
     function_ranges_.sort();
     size_t count = 0;
     if (::dwarf_getsrcfiles(&body_, &files_, &count) == 0) return;
@@ -54,15 +58,15 @@ void DebugUnit::open(WalkState& state) {
 }
 
 /// `is_deep`: only those inside functions and classes, for a unit whose other functions are known.
-void DebugUnit::add_functions(Dwarf_Die& parent, bool is_deep, uint32_t depth, WalkState& state) {
+void DebugUnit::add_functions(Dwarf_Die& parent, bool is_deep, uint32_t depth, Walk& walk, WalkState& state) {
     if (depth > deepest_scope) return;
     const bool is_nested = !is_outer_scope(::dwarf_tag(&parent));
-    for_each_child(parent, state.budget, [&](Dwarf_Die& child) {
+    walk.for_each_child(parent, [&](Dwarf_Die& child) {
         const int tag = ::dwarf_tag(&child);
         if (tag == DW_TAG_subprogram && is_nested == is_deep) add_function(child, state);
         if (tag == DW_TAG_imported_unit && !is_deep) add_imported(child, depth, state);
         if (is_outer_scope(tag) || (is_deep && may_hold_nested_functions(tag)))
-            add_functions(child, is_deep, depth + 1, state);
+            add_functions(child, is_deep, depth + 1, walk, state);
     });
 }
 
@@ -81,7 +85,8 @@ void DebugUnit::add_imported(Dwarf_Die& import, uint32_t depth, WalkState& state
     if (!::dwarf_attr(&import, DW_AT_import, &attribute) || !::dwarf_formref_die(&attribute, &unit)) return;
     if (!state.barren_units.insert(unit.addr).second) return;
     const size_t before = functions_.size();
-    add_functions(unit, false, depth + 1, state);
+    Walk walk(state.budget);
+    add_functions(unit, false, depth + 1, walk, state);
     if (functions_.size() != before) state.barren_units.erase(unit.addr);
 }
 
@@ -89,24 +94,24 @@ std::optional<uint32_t> DebugUnit::function_at(uint64_t address, WalkState& stat
     auto found = function_ranges_.find(address);
     if (found || has_nested_functions_) return found;
     has_nested_functions_ = true;
-    add_functions(body_, true, 0, state);
+    Walk walk(state.budget);
+    add_functions(body_, true, 0, walk, state);
     function_ranges_.sort();
     return function_ranges_.find(address);
 }
 
-void DebugUnit::add_inlined(Dwarf_Die& parent, int64_t parent_call, uint32_t depth, InlineTree& tree,
-                            WalkState& state) const {
+void DebugUnit::add_inlined(Dwarf_Die& parent, int64_t parent_call, uint32_t depth, InlineTree& tree, Walk& walk,
+                            WalkBudget& budget) {
     if (depth > deepest_scope) return;
-    for_each_child(parent, state.budget, [&](Dwarf_Die& child) {
+    walk.for_each_child(parent, [&](Dwarf_Die& child) {
         const int tag = ::dwarf_tag(&child);
-        if (is_block(tag)) add_inlined(child, parent_call, depth + 1, tree, state);
-        if (tag != DW_TAG_inlined_subroutine || !state.budget.take_record()) return;
+        if (is_block(tag)) add_inlined(child, parent_call, depth + 1, tree, walk, budget);
+        if (tag != DW_TAG_inlined_subroutine || !budget.take_record()) return;
         const auto call = static_cast<uint32_t>(tree.calls.size());
         tree.calls.push_back({child, parent_call, number_of(child, DW_AT_call_file),
                               static_cast<uint32_t>(number_of(child, DW_AT_call_line))});
-        for_each_range(child, state.budget,
-                       [&](uint64_t start, uint64_t end) { tree.ranges.add(start, end, call, depth); });
-        add_inlined(child, call, depth + 1, tree, state);
+        for_each_range(child, budget, [&](uint64_t start, uint64_t end) { tree.ranges.add(start, end, call, depth); });
+        add_inlined(child, call, depth + 1, tree, walk, budget);
     });
 }
 
@@ -136,7 +141,8 @@ std::vector<SourceFrame> DebugUnit::frames_at(uint64_t address, WalkState& state
     Function& function = functions_[*number];
     if (!function.tree) {
         function.tree = std::make_unique<InlineTree>();
-        add_inlined(function.die, -1, 0, *function.tree, state);
+        Walk walk(state.budget);
+        add_inlined(function.die, -1, 0, *function.tree, walk, state.budget);
         function.tree->ranges.sort();
     }
     const auto innermost = function.tree->ranges.find(address);

@@ -55,11 +55,12 @@ class DebugUnit {
     };
 
     void open(WalkState& state);
-    void add_functions(Dwarf_Die& parent, bool is_deep, uint32_t depth, WalkState& state);
+    void add_functions(Dwarf_Die& parent, bool is_deep, uint32_t depth, Walk& walk, WalkState& state);
     void add_function(Dwarf_Die& die, WalkState& state);
     void add_imported(Dwarf_Die& import, uint32_t depth, WalkState& state);
     std::optional<uint32_t> function_at(uint64_t address, WalkState& state);
-    void add_inlined(Dwarf_Die& parent, int64_t parent_call, uint32_t depth, InlineTree& tree, WalkState& state) const;
+    static void add_inlined(Dwarf_Die& parent, int64_t parent_call, uint32_t depth, InlineTree& tree, Walk& walk,
+                            WalkBudget& budget);
     SourceFrame line_at(uint64_t address);
     const char* file_name(uint64_t number) const;
 

@@ -5,6 +5,8 @@
 namespace memtrace {
 
 InlineIndex::InlineIndex(Dwarf* dwarf) : dwarf_(dwarf) {
+    state_.budget.add(size_of_debug_info(dwarf));
+    if (Dwarf* common = ::dwarf_getalt(dwarf)) state_.budget.add(size_of_debug_info(common));
     Dwarf_CU* unit = nullptr;
     Dwarf_Half version = 0;
     uint8_t type = 0;
