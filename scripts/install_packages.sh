@@ -12,8 +12,13 @@ packages=(
 )
 case "${1:-build}" in
   build) ;;
-  test) packages+=(catch2 clang-format clang-tidy gdb musl-tools binutils python3 procps
-                    elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod) ;;
+  test)
+    packages+=(
+      catch2 clang-format clang-tidy gdb binutils python3 procps
+      elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod
+      libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools
+    )
+    ;;
   *) say "no such group: $1; write build or test"; exit 2 ;;
 esac
 

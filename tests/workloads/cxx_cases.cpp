@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exceptions.hpp"
 #include "workload.h"
 
 // clang declares the sized forms only under -fsized-deallocation.
@@ -21,17 +22,7 @@ volatile size_t too_large = size_t{1} << 62;
 volatile size_t zero = 0;
 void* volatile sink;
 
-// What libstdc++ asks malloc for when it throws an std::bad_alloc: the object behind its own header, which is 128 bytes
-// on x86-64 (struct __cxa_refcounted_exception).
-constexpr size_t exception_bytes = 128 + sizeof(std::bad_alloc);
 constexpr auto alignment = std::align_val_t{64};
-
-void note_exception_thrown_and_caught() {
-    site_truth* site = truth_site("__cxa_allocate_exception");
-    truth_allocated(site, exception_bytes);
-    truth_freed(site, exception_bytes);
-    truth_abandoned(1);
-}
 
 }  // namespace
 
@@ -136,9 +127,9 @@ void new_nothrow_lives_and_fails() {
     truth_freed(truth_site("calls_new_nothrow"), 72);
     // libstdc++ throws and catches inside.
     workload_require(calls_new_nothrow(too_large) == nullptr, "a nothrow new that fails");
-    note_exception_thrown_and_caught();
+    note_exception_thrown_and_caught(1);
     workload_require(calls_new_array_nothrow(too_large) == nullptr, "a nothrow new[] that fails");
-    note_exception_thrown_and_caught();
+    note_exception_thrown_and_caught(1);
     truth_abandoned(3);  // operator new[] calls operator new: both are left, and so may the outer nothrow forms be
 }
 
@@ -159,7 +150,7 @@ void new_of_zero_bytes_is_a_block() {
 void new_throws_many_times() {
     for (int i = 0; i < 1000; ++i) {
         new_throws_once();
-        note_exception_thrown_and_caught();
+        note_exception_thrown_and_caught(1);
     }
     ::operator delete(calls_new(90));
     truth_freed(truth_site("calls_new"), 90);
@@ -177,7 +168,7 @@ void new_handler_allocates() {
     handler_calls = 0;
     std::set_new_handler(handler_that_allocates);
     new_throws_once();
-    note_exception_thrown_and_caught();
+    note_exception_thrown_and_caught(1);
 }
 
 constexpr size_t reserve_bytes = size_t{64} << 20;
@@ -222,7 +213,7 @@ void new_handler_throws() {
     std::set_new_handler(handler_that_throws);
     for (int i = 0; i < 20; ++i) {
         new_throws_once();
-        note_exception_thrown_and_caught();
+        note_exception_thrown_and_caught(1);
     }
     std::set_new_handler(nullptr);
     calls_new(91);
@@ -252,12 +243,8 @@ void a_method_is_demangled() {
 
 extern "C" {
 
-// libstdc++ sets up its state for exceptions at the first throw: before `ready`.
 void workload_prepare() {
-    try {
-        throw std::bad_alloc();
-    } catch (const std::bad_alloc&) {
-    }
+    throw_the_first_exception();
 }
 
 const workload_case workload_cases[] = {

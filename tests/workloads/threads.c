@@ -40,6 +40,10 @@ static void load_the_unwinder(void) {
 
 void threads_start(int count) {
     load_the_unwinder();
+    threads_start_without_unwinder(count);
+}
+
+void threads_start_without_unwinder(int count) {
     for (int i = 0; i < count; ++i) {
         sem_init(&pool[i].begin, 0, 0);
         sem_init(&pool[i].done, 0, 0);
