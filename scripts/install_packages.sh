@@ -18,6 +18,7 @@ case "${1:-build}" in
       elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod
       libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools
     )
+    command -v rustc >/dev/null || packages+=(rustc)
     ;;
   *) say "no such group: $1; write build or test"; exit 2 ;;
 esac

@@ -123,6 +123,10 @@ TEST_CASE("dietlibc: every way is exact", "[e2e][allocators]") {
     check_every_way("dietlibc");
 }
 
+TEST_CASE("rust: every way is exact", "[e2e][allocators]") {
+    check_every_way("rust");
+}
+
 TEST_CASE("a program that defines malloc itself is traced", "[e2e][allocators]") {
     check_every_way("own malloc");
 }

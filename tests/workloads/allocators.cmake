@@ -207,26 +207,63 @@ endfunction()
 target_link_options(allocator_c_glibc_static PRIVATE -Wl,--build-id)
 stripped_workload(stripped_static allocator_c_glibc_static)
 
-# jemalloc under names of the program's own, for --symbols-prefix: what Rust and others build with a prefix.
-if(JEMALLOC_ARCHIVE)
-  set(prefixed ${CMAKE_CURRENT_BINARY_DIR}/libprefixed_jemalloc.a)
+# prefixed_jemalloc(PREFIX): lib${PREFIX}jemalloc.a, jemalloc under names of a program's own. The workloads in C are
+# compiled with the same names by the variable ${PREFIX}definitions.
+function(prefixed_jemalloc prefix)
+  set(archive ${CMAKE_CURRENT_BINARY_DIR}/lib${prefix}jemalloc.a)
   set(renames)
   set(definitions)
-  foreach(name malloc calloc realloc free posix_memalign aligned_alloc memalign valloc malloc_usable_size
+  foreach(name malloc calloc realloc free posix_memalign aligned_alloc memalign valloc malloc_usable_size mallctl
           mallocx rallocx xallocx sallocx dallocx sdallocx nallocx)
-    list(APPEND renames --redefine-sym ${name}=app_${name})
-    list(APPEND definitions ${name}=app_${name})
+    list(APPEND renames --redefine-sym ${name}=${prefix}${name})
+    list(APPEND definitions ${name}=${prefix}${name})
   endforeach()
   add_custom_command(
-    OUTPUT ${prefixed}
-    COMMAND ${CMAKE_OBJCOPY} ${renames} ${JEMALLOC_ARCHIVE} ${prefixed}
-    COMMENT "renaming jemalloc's functions"
+    OUTPUT ${archive}
+    COMMAND ${CMAKE_OBJCOPY} ${renames} ${JEMALLOC_ARCHIVE} ${archive}
+    COMMENT "renaming jemalloc's functions to ${prefix}*"
     VERBATIM)
-  add_custom_target(prefixed_jemalloc DEPENDS ${prefixed})
-  workload(prefixed_jemalloc_cases SOURCES jemalloc_api_cases.c USES workload_main ${prefixed})
-  target_compile_definitions(prefixed_jemalloc_cases PRIVATE ${definitions})
+  add_custom_target(${prefix}jemalloc DEPENDS ${archive})
+  set(${prefix}definitions ${definitions} PARENT_SCOPE)
+endfunction()
+
+if(JEMALLOC_ARCHIVE)
+  prefixed_jemalloc(app_)
+  workload(prefixed_jemalloc_cases SOURCES jemalloc_api_cases.c
+           USES workload_main ${CMAKE_CURRENT_BINARY_DIR}/libapp_jemalloc.a)
+  target_compile_definitions(prefixed_jemalloc_cases PRIVATE ${app_definitions})
   set_target_properties(prefixed_jemalloc_cases PROPERTIES LINKER_LANGUAGE CXX)
-  add_dependencies(prefixed_jemalloc_cases prefixed_jemalloc)
+  add_dependencies(prefixed_jemalloc_cases app_jemalloc)
+endif()
+
+# rust_workload(NAME [OPTIONS...] [DEPENDS...])
+function(rust_workload name)
+  cmake_parse_arguments(RUST "" "" "OPTIONS;DEPENDS" ${ARGN})
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/rust_cases.rs)
+  add_custom_command(
+    OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}
+    COMMAND ${RUSTC} --edition 2021 -O -g -D warnings ${RUST_OPTIONS} ${source} -o ${CMAKE_CURRENT_BINARY_DIR}/${name}
+    DEPENDS ${source} ${RUST_DEPENDS}
+    COMMENT "building workload ${name}"
+    VERBATIM)
+  add_custom_target(${name}_workload DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  add_dependencies(workloads ${name}_workload)
+endfunction()
+
+find_program(RUSTC rustc)
+if(NOT RUSTC)
+  matrix_missing(rust "all ways" "rustc is not installed")
+else()
+  rust_workload(rust_cases)
+  matrix_entry(rust "on the C library" rust_cases "" "")
+endif()
+if(RUSTC AND JEMALLOC_ARCHIVE)
+  # As the crates that bring a jemalloc name it.
+  prefixed_jemalloc(_rjem_)
+  set(archive ${CMAKE_CURRENT_BINARY_DIR}/lib_rjem_jemalloc.a)
+  rust_workload(rust_jemalloc_cases OPTIONS --cfg jemalloc -C "link-args=${archive} -lm -lstdc++"
+                DEPENDS ${archive} _rjem_jemalloc)
+  matrix_entry(rust "on jemalloc with the prefix _rjem_" rust_jemalloc_cases "" "")
 endif()
 
 # A pool on top of malloc, in the program and in a library.
