@@ -1,7 +1,7 @@
 // Exactly-once accounting on every rung of attaching: each workload runs case by case, and after each the report must
 // equal the truth that the program prints about itself.
 #include "catch.hpp"
-#include "e2e/memtrace.hpp"
+#include "e2e/check_cases.hpp"
 
 using namespace memtrace::e2e;
 
@@ -13,23 +13,8 @@ struct Program {
     std::vector<std::string> environment = {};
 };
 
-/// Runs all cases of `program` in one session and compares after each.
 void check_on_rung(const Program& program, const std::string& rung) {
-    INFO("rung " << rung);
-    const std::string path = workload_path(program.name);
-    Workload workload(path, program.arguments, program.environment);
-    Memtrace memtrace(on_demand(rung, workload.pid()));
-    memtrace.wait_attached();
-    const size_t count = program.arguments.empty() ? cases_of(path).size() : program.arguments.size();
-    Json truth;
-    for (size_t i = 0; i < count; ++i) {
-        truth = workload.go();
-        check_truth(truth, memtrace.report());
-    }
-    const MemtraceEnd end = memtrace.stop();
-    CHECK(end.status == 0);
-    check_truth(truth, end.final_report());
-    CHECK(workload.quit(7) == 7);
+    check_cases({workload_path(program.name), program.arguments, program.environment}, rung);
 }
 
 void check_on_every_rung(const Program& program) {

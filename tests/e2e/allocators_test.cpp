@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "catch.hpp"
-#include "e2e/memtrace.hpp"
+#include "e2e/check_cases.hpp"
 
 using namespace memtrace::e2e;
 
@@ -43,25 +43,9 @@ std::vector<std::string> cases_to_run(const Combination& combination) {
     return cases;
 }
 
-void check_combination(const Combination& combination, const std::string& rung,
-                       const std::vector<std::string>& options = {}) {
-    INFO(combination.name() << " on rung " << rung);
-    const std::vector<std::string> cases = cases_to_run(combination);
-    Workload workload(workload_path(combination.program), cases, combination.environment);
-    std::vector<std::string> arguments = options;
-    for (const std::string& argument : on_demand(rung, workload.pid()))
-        arguments.push_back(argument);
-    Memtrace memtrace(arguments);
-    memtrace.wait_attached();
-    Json truth;
-    for (size_t i = 0; i < cases.size(); ++i) {
-        truth = workload.go();
-        check_truth(truth, memtrace.report());
-    }
-    const MemtraceEnd end = memtrace.stop();
-    CHECK(end.status == 0);
-    check_truth(truth, end.final_report());
-    CHECK(workload.quit(7) == 7);
+void check_combination(const Combination& combination, const std::string& rung) {
+    INFO(combination.name());
+    check_cases({workload_path(combination.program), cases_to_run(combination), combination.environment}, rung);
 }
 
 /// Each way is a section of its own.
