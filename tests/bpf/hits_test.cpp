@@ -13,8 +13,7 @@
 #include "catch.hpp"
 #include "e2e/child.hpp"
 #include "e2e/temporary_directory.hpp"
-#include "probes/allocators.hpp"
-#include "probes/elf_file.hpp"
+#include "probes/allocator_table.hpp"
 #include "test_hits.skel.h"
 
 using namespace memtrace;
@@ -71,7 +70,9 @@ class HitCounters {
         const Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
         REQUIRE(fd);
         points_ = test::points_of_file(file);
-        std::erase_if(points_, [](const ProbePoint& point) { return point.placement.offset == 0; });
+        std::erase_if(points_, [](const ProbePoint& point) {
+            return point.kind != PointKind::entry || point.placement.offset == 0;
+        });
         REQUIRE(!points_.empty());
         std::vector<ProbePoint> entries = points_;
         for (ProbePoint& point : entries)
@@ -92,11 +93,12 @@ class HitCounters {
     }
 
     const std::vector<ProbePoint>& points() const { return points_; }
+    const AllocatorFunction& function_at(const ProbePoint& point) const { return table_[point.row]; }
 
   private:
     void attach(bpf_program* program, int fd, const std::vector<ProbePoint>& points, pid_t pid) {
-        const RungPrograms programs = {program, skeleton_->progs.on_return, nullptr};
-        auto attached = FileProbes::attach(AttachRung::multi, programs, fd, points, pid);
+        const RungPrograms programs = {program, skeleton_->progs.on_return, nullptr, nullptr};
+        auto attached = FileProbes::attach(AttachRung::multi, programs, table_, fd, points, pid);
         if (!attached) FAIL(attached.error().what << ": " << attached.error().why);
         probes_.push_back(std::move(*attached));
     }
@@ -110,6 +112,7 @@ class HitCounters {
         return reading;
     }
 
+    AllocatorTable table_;
     Skeleton skeleton_;
     std::vector<ProbePoint> points_;
     std::vector<FileProbes> probes_;
@@ -125,7 +128,7 @@ void check_equal(const HitCounters& counters, const Reading& reading) {
                           << " (NULL " << counts.place.nulls << ")");
         CHECK(counts.place.calls - counts.place.nulls == counts.entry.calls - counts.entry.nulls);
         const bool is_behind_test =
-            allocator_table()[point.row].null_does_nothing && counts.place.nulls == 0 && counts.entry.nulls != 0;
+            counters.function_at(point).null_does_nothing && counts.place.nulls == 0 && counts.entry.nulls != 0;
         if (!is_behind_test) CHECK(counts.place.nulls == counts.entry.nulls);
         calls += counts.entry.calls;
     }
