@@ -198,6 +198,10 @@ Result<void> Session::add_file_without_cfi(const mt_file& file) {
     return unwind_tables_->add_without_cfi(file);
 }
 
+void Session::remove_unwind_table(const mt_file& file) {
+    unwind_tables_->remove(file);
+}
+
 void Session::forget_code(uint32_t owner) {
     if (owner >= MT_MAX_OWNERS) return;
     unwind_tables_->clear_cache(owner);

@@ -65,6 +65,8 @@ class Session {
     Result<void> add_unwind_table(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments);
     /// Code of `file` is walked by frame pointer.
     Result<void> add_file_without_cfi(const mt_file& file);
+    /// Nobody maps the file any more.
+    void remove_unwind_table(const mt_file& file);
     /// Code was mapped over other code of the process: what is cached of it is forgotten.
     void forget_code(uint32_t owner);
 

@@ -2,6 +2,9 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -31,36 +34,61 @@ Result<std::unique_ptr<UnwindTables>> UnwindTables::map(memtrace_bpf& skeleton, 
                                                           std::move(rules).value(), std::move(pc_words).value()));
 }
 
-bool UnwindTables::has_room(const UnwindTable& table) const {
-    return table.rows.size() <= rows_.values().size() - used_rows_ &&
-           table.page_index.size() <= pages_.values().size() - used_pages_ &&
-           table.rules.size() <= rules_.values().size() - used_rules_;
+std::optional<UnwindTables::Place> UnwindTables::take_place(const UnwindTable& table) {
+    const auto take = [](auto& store, size_t size, Range& range) {
+        if (size > store.values.values().size()) return false;
+        const auto count = static_cast<uint32_t>(size);
+        const auto first = store.regions.take(count);
+        if (first) range = {*first, count};
+        return first.has_value();
+    };
+    Place place;
+    if (take(rows_, table.rows.size(), place.rows) && take(pages_, table.page_index.size(), place.pages) &&
+        take(rules_, table.rules.size(), place.rules))
+        return place;
+    give_back(place);
+    return std::nullopt;
+}
+
+void UnwindTables::give_back(const Place& place) {
+    rows_.regions.give_back(place.rows.first, place.rows.count);
+    pages_.regions.give_back(place.pages.first, place.pages.count);
+    rules_.regions.give_back(place.rules.first, place.rules.count);
 }
 
 Result<void> UnwindTables::add(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments) {
     if (table.page_index.empty()) return add_without_cfi(file);
-    if (!has_room(table)) {
+    remove(file);
+    const auto place = take_place(table);
+    if (!place) {
         (void)add_without_cfi(file);
         return Error{"cannot load an unwind table", "the tables are full"};
     }
     mt_unwind_file value{};
     value.state = MT_UNWIND_READY;
-    value.first_page = static_cast<uint32_t>(used_pages_);
-    value.page_count = static_cast<uint32_t>(table.page_index.size());
-    value.first_rule = static_cast<uint32_t>(used_rules_);
+    value.first_page = place->pages.first;
+    value.page_count = place->pages.count;
+    value.first_rule = place->rules.first;
     value.first_page_vaddr = table.first_page_vaddr;
     for (size_t index = 0; index < segments.size() && index < MT_UNWIND_SEGMENTS; ++index)
         value.segments[index] = {segments[index].offset, segments[index].size_bytes, segments[index].vaddr};
-    const auto first_row = static_cast<uint32_t>(used_rows_);
-    std::ranges::copy(table.rows, rows_.values().begin() + static_cast<ptrdiff_t>(used_rows_));
-    std::ranges::copy(table.rules, rules_.values().begin() + static_cast<ptrdiff_t>(used_rules_));
-    std::ranges::transform(table.page_index, pages_.values().begin() + static_cast<ptrdiff_t>(used_pages_),
-                           [&](uint32_t row) { return row + first_row; });
-    used_rows_ += table.rows.size();
-    used_pages_ += table.page_index.size();
-    used_rules_ += table.rules.size();
+    std::ranges::copy(table.rows, rows_.values.values().begin() + place->rows.first);
+    std::ranges::copy(table.rules, rules_.values.values().begin() + place->rules.first);
+    std::ranges::transform(table.page_index, pages_.values.values().begin() + place->pages.first,
+                           [&](uint32_t row) { return row + place->rows.first; });
+    places_.emplace(std::pair(file.device, file.inode), *place);
     // Published last: who finds the file finds its rows.
     return publish(file, value);
+}
+
+void UnwindTables::remove(const mt_file& file) {
+    const auto found = places_.find({file.device, file.inode});
+    bpf_map_delete_elem(files_fd_, &file);
+    if (found == places_.end()) return;
+    // A program that found the file before is done when a grace period is over (MEMBARRIER_CMD_GLOBAL, membarrier(2)).
+    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+    give_back(found->second);
+    places_.erase(found);
 }
 
 Result<void> UnwindTables::add_without_cfi(const mt_file& file) {

@@ -1,13 +1,17 @@
-// The unwind tables in the kernel: one a file for the whole machine, appended to three arrays that the programs read.
+// The unwind tables in the kernel: one a file for the whole machine, in three arrays that the programs read.
 // For Session only.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "base/result.hpp"
 #include "kernel/map_view.hpp"
+#include "kernel/region_allocator.hpp"
 #include "memtrace/abi.h"
 #include "memtrace/unwind_abi.h"
 #include "unwind/elf_image.hpp"
@@ -37,10 +41,31 @@ class UnwindTables {
     Result<void> add(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments);
     /// The file has no usable CFI.
     Result<void> add_without_cfi(const mt_file& file);
+    /// Nobody maps `file` any more: its room is free. Waits until no program can be reading it.
+    void remove(const mt_file& file);
     /// What `owner` has cached is stale.
     void clear_cache(uint32_t owner);
 
   private:
+    struct Range {
+        uint32_t first = 0;
+        uint32_t count = 0;
+    };
+    /// Where a table is.
+    struct Place {
+        Range rows;
+        Range pages;
+        Range rules;
+    };
+    /// An array in the kernel and what of it is in use.
+    template <typename Value>
+    struct Store {
+        explicit Store(MappedArray<Value> array)
+            : values(std::move(array)), regions(static_cast<uint32_t>(values.values().size())) {}
+        MappedArray<Value> values;
+        RegionAllocator regions;
+    };
+
     UnwindTables(int files_fd, MappedArray<uint32_t> rows, MappedArray<uint32_t> pages,
                  MappedArray<mt_unwind_rule> rules, MappedArray<uint64_t> pc_words)
         : files_fd_(files_fd),
@@ -48,17 +73,16 @@ class UnwindTables {
           pages_(std::move(pages)),
           rules_(std::move(rules)),
           pc_words_(std::move(pc_words)) {}
-    bool has_room(const UnwindTable& table) const;
+    std::optional<Place> take_place(const UnwindTable& table);
+    void give_back(const Place& place);
     Result<void> publish(const mt_file& file, const mt_unwind_file& value);
 
     int files_fd_;
-    MappedArray<uint32_t> rows_;
-    MappedArray<uint32_t> pages_;
-    MappedArray<mt_unwind_rule> rules_;
+    Store<uint32_t> rows_;
+    Store<uint32_t> pages_;
+    Store<mt_unwind_rule> rules_;
     MappedArray<uint64_t> pc_words_;
-    size_t used_rows_ = 0;
-    size_t used_pages_ = 0;
-    size_t used_rules_ = 0;
+    std::map<std::pair<uint64_t, uint64_t>, Place> places_;  // by device and inode of mt_file
 };
 
 }  // namespace memtrace

@@ -29,6 +29,8 @@ class ProbeCache {
     const ProbedFile& find(const FileIdentity& identity, int fd, const std::string& name);
     /// What a file that was found before offers; null if it was not.
     const ProbedFile* find_known(const FileIdentity& identity) const;
+    /// Nobody has the file any more; its numbers may come to be another file's.
+    void forget(const FileIdentity& identity) { files_.erase(identity); }
 
   private:
     ProbedFile probe_file(int fd, const std::string& name) const;

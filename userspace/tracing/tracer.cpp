@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sys/sysmacros.h>
-
+#include <algorithm>
 #include <ctime>
 
 #include "base/log.hpp"
 #include "tracing/end_status.hpp"
-#include "tracing/load_unwind_table.hpp"
 
 namespace memtrace {
 namespace {
@@ -37,11 +35,6 @@ ProcessRecord process_record(const Target& target, std::string event) {
     return record;
 }
 
-/// The kernel's own dev_t (include/linux/kdev_t.h), which is not what makedev(3) gives.
-uint64_t kernel_device(uint64_t device) {
-    return uint64_t{major(device)} << 20 | minor(device);
-}
-
 Error no_allocator_error(const ProcessInfo& process, const std::vector<std::string>& looked_at) {
     return {process_name(process), "no allocator that can be traced",
             fmt::format("looked for malloc and its family in {} mapped files: {}", looked_at.size(),
@@ -56,9 +49,11 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options) {
     if (!session) return std::move(session).error();
     auto mapping_events = MappingEvents::open();
     if (!mapping_events) return std::move(mapping_events).error();
-    if (auto loaded = load_vdso_table(**session); !loaded) log_warning(loaded.error().what + ": " + loaded.error().why);
-    return std::unique_ptr<Tracer>(
+    std::unique_ptr<Tracer> tracer(
         new Tracer(*options.table, std::move(session).value(), std::move(mapping_events).value()));
+    if (auto loaded = tracer->unwind_tables_.load_vdso(); !loaded)
+        log_warning(loaded.error().what + ": " + loaded.error().why);
+    return tracer;
 }
 
 Result<void> Tracer::add_process(pid_t pid) {
@@ -126,19 +121,11 @@ Result<void> Tracer::attach_mappings(Target& target, std::vector<std::string>& l
     return {};
 }
 
-/// Before the code runs, where it can be: a stack that meets it earlier is walked by frame pointer.
-void Tracer::load_unwind_table(const FileIdentity& identity, int fd, const std::string& name) {
-    if (!files_with_tables_.insert(identity).second) return;
-    const mt_file file{.device = kernel_device(identity.device), .inode = identity.inode};
-    auto loaded = load_file_table(*session_, file, fd);
-    if (!loaded) log_warning(fmt::format("{}: {}: {}", name, loaded.error().what, loaded.error().why));
-}
-
 Result<void> Tracer::attach_mapping(Target& target, const Mapping& mapping) {
     const FileIdentity identity = identity_of(mapping);
     const ProbedFile* known = probe_cache_.find_known(identity);
-    const bool is_done =
-        known && files_with_tables_.contains(identity) && (known->points.empty() || target.probes.contains(identity));
+    const bool is_done = known && unwind_tables_.is_loaded(target.process.pid, identity) &&
+                         (known->points.empty() || target.probes.contains(identity));
     if (!is_done) {
         auto fd = open_mapped_file(target.process.pid, mapping);
         if (!fd) {
@@ -153,7 +140,8 @@ Result<void> Tracer::attach_mapping(Target& target, const Mapping& mapping) {
 }
 
 Result<void> Tracer::attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name) {
-    load_unwind_table(identity, fd, name);
+    // Before the code runs, where it can be: a stack that meets it earlier is walked by frame pointer.
+    unwind_tables_.load(target.process.pid, identity, fd, name);
     if (target.probes.contains(identity)) return {};
     const ProbedFile& file = probe_cache_.find(identity, fd, name);
     if (file.points.empty()) return {};
@@ -216,9 +204,7 @@ void Tracer::on_file(const mt_file_event& event) {
     for (const Mapping& mapping : *mappings) {
         if (event.address < mapping.start || event.address >= mapping.end || !mapping.has_file()) continue;
         auto fd = open_mapped_file(static_cast<pid_t>(event.header.tgid), mapping);
-        auto loaded =
-            fd ? load_file_table(*session_, event.file, fd->get()) : session_->add_file_without_cfi(event.file);
-        if (!loaded) log_warning(fmt::format("{}: {}: {}", mapping.path, loaded.error().what, loaded.error().why));
+        unwind_tables_.answer(static_cast<pid_t>(event.header.tgid), event.file, mapping, fd ? fd->get() : -1);
         return;
     }
 }
@@ -252,9 +238,20 @@ void Tracer::finish_exec(Target& target) {
     auto process = read_process(target.process.pid);
     if (process) target.process = std::move(process).value();
     target.allocator_mappings.clear();
+    unwind_tables_.forget_process(target.process.pid);
     if (auto mappings = read_mappings(target.process.pid); mappings)
         for (const Mapping& mapping : *mappings)
             if (mapping.is_executable && mapping.has_file()) (void)attach_mapping(target, mapping);
+    drop_unused_files();
+}
+
+/// A file's numbers may be those of another file once nobody has it.
+void Tracer::drop_unused_files() {
+    for (const FileIdentity& identity : unwind_tables_.drop_unused()) {
+        const bool is_probed =
+            std::ranges::any_of(targets_, [&](const auto& target) { return target.second.probes.contains(identity); });
+        if (!is_probed) probe_cache_.forget(identity);
+    }
 }
 
 void Tracer::on_process(const mt_process_event& event) {
@@ -276,6 +273,7 @@ void Tracer::on_process(const mt_process_event& event) {
             break;
         case MT_EVENT_EXIT:
             target.exit_code = event.exit_code;
+            unwind_tables_.forget_process(target.process.pid);
             stack_store_.end_address_space(event.header.owner);
             listener_->on_record(process_record(target, "exit"));
             listener_->on_exit(target.process.pid);
@@ -305,6 +303,8 @@ void Tracer::forget(pid_t pid) {
         mapping_ledger_.end_owner(owner);
     }
     targets_.erase(found);
+    unwind_tables_.forget_process(pid);
+    drop_unused_files();
 }
 
 const std::vector<Frame>& Tracer::frames(uint32_t site) {

@@ -24,6 +24,7 @@
 #include "reports/leak_report.hpp"
 #include "symbols/stack_store.hpp"
 #include "tracing/probe_cache.hpp"
+#include "tracing/unwind_table_loader.hpp"
 
 namespace memtrace {
 
@@ -96,7 +97,8 @@ class Tracer : private EventSink, public SiteNames {
         : table_(table),
           session_(std::move(session)),
           mapping_events_(std::move(mapping_events)),
-          probe_cache_(table) {}
+          probe_cache_(table),
+          unwind_tables_(*session_) {}
 
     void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) override;
     void on_mapping(const mt_mapping_event& event) override;
@@ -105,19 +107,19 @@ class Tracer : private EventSink, public SiteNames {
     void on_file(const mt_file_event& event) override;
 
     Result<void> attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name);
-    void load_unwind_table(const FileIdentity& identity, int fd, const std::string& name);
     Result<void> attach_mapping(Target& target, const Mapping& mapping);
     Result<void> attach_mappings(Target& target, std::vector<std::string>& looked_at);
     void warn_of_functions_not_found(const Target& target) const;
     void read_mapping_events(uint64_t at_least_until_ns);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
     void finish_exec(Target& target);
+    void drop_unused_files();
 
     const AllocatorTable& table_;
     std::unique_ptr<Session> session_;
     MappingEvents mapping_events_;
     ProbeCache probe_cache_;
-    std::set<FileIdentity> files_with_tables_;
+    UnwindTableLoader unwind_tables_;
     StackStore stack_store_;
     MappingLedger mapping_ledger_;
     std::map<pid_t, Target> targets_;
