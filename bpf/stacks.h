@@ -21,6 +21,50 @@ static __always_inline bool emit_site(struct thread* thread, u32 site) {
     return true;
 }
 
+/* The pages from that of `address` up to the first that is not there; how many bytes were copied. */
+static __always_inline u32 copy_pages(mt_u8* to, u64 address) {
+    u64 start = address & ~(WINDOW_BYTES - 1ull);
+    u32 copied = 0;
+    for (u32 page = 0; page < MT_RAW_STACK_BYTES / WINDOW_BYTES; page++) {
+        u32 offset = page * WINDOW_BYTES;
+        if (bpf_probe_read_user(to + offset, WINDOW_BYTES, (const void*)(start + offset))) break;
+        copied = offset + WINDOW_BYTES;
+    }
+    return copied;
+}
+
+/* A walk that met code without a table: the user side ends it, for a site of its own. 0 when there is no room. */
+__noinline u32 make_raw_site(struct thread* thread, struct mt_owner* owner, u32 row) {
+    if (!thread || !owner) return 0;
+    u32 frame_count = thread->frame_count;
+    struct mt_raw_stack_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
+    if (!event) {
+        count(owner, MT_COUNT_STACKS_RING_FULL);
+        return 0;
+    }
+    if (frame_count > MT_MAX_FRAMES) frame_count = 0;
+    bpf_probe_read_kernel(event->frames, frame_count * 8, thread->frames);
+    event->frame_count = frame_count;
+    u32 index = sites_given < max_sites ? __sync_fetch_and_add(&sites_given, 1) + 1 : max_sites;
+    struct mt_site* site = index < max_sites ? bpf_map_lookup_elem(&sites, &index) : 0;
+    if (!site) {
+        bpf_ringbuf_discard(event, 0);
+        count(owner, MT_COUNT_STACKS_SITES_FULL);
+        return 0;
+    }
+    site->key = (struct mt_site_key){.stack_hash = {index}, .owner = thread->owner, .row = row};
+    site->flags = MT_SITE_READY | MT_SITE_STACK_SENT_RAW;
+    fill_header(&event->header, MT_EVENT_RAW_STACK, thread->owner);
+    event->site = index;
+    event->pc = thread->pc;
+    event->stack_pointer = thread->stack_pointer;
+    event->frame_pointer = thread->frame_pointer;
+    event->is_interrupted = thread->is_interrupted;
+    event->stack_bytes = copy_pages(event->stack, thread->stack_pointer);
+    bpf_ringbuf_submit(event, 0);
+    return index;
+}
+
 /* A site whose stack found the ring full is not lost: the next allocation at it sends the stack. */
 __noinline int send_stack_again(struct thread* thread, struct mt_owner* owner, struct mt_site* site, u32 index) {
     if (!thread || !owner || !site || !emit_site(thread, index)) return 0;
@@ -57,6 +101,7 @@ __noinline u32 make_site(struct thread* thread, struct mt_owner* owner, struct m
 /* The call site of the stack in thread->frames; 0 when it could not be recorded, which has been counted. */
 static __always_inline u32 find_site(struct thread* thread, struct mt_owner* owner, u32 row) {
     struct mt_site_key key = {.stack_hash = {thread->hash[0], thread->hash[1]}, .owner = thread->owner, .row = row};
+    if (thread->walk_flags & MT_SITE_STACK_SENT_RAW) return make_raw_site(thread, owner, row);
     if (thread->walk_flags & MT_SITE_STACK_TRUNCATED) count(owner, MT_COUNT_STACKS_TRUNCATED);
     u32* known = bpf_map_lookup_elem(&sites_by_key, &key);
     if (!known) return make_site(thread, owner, &key);

@@ -246,14 +246,13 @@ static __always_inline bool is_frame_of_other_stack(struct thread* thread, u64 f
 }
 
 /* A step where there is no CFI. The frame pointer of code that keeps none is data: then this is where the walk ends. */
-static __always_inline long walk_by_frame_pointer(struct thread* thread, u32 reason) {
+static __always_inline long walk_by_frame_pointer(struct thread* thread) {
     u64 frame = thread->frame_pointer, caller_frame;
     /* A thread starts with rbp 0 (System V AMD64 ABI, 3.4.1). */
     if (frame == 0) return 1;
     bool is_frame = !(frame & 7) && frame >= thread->stack_pointer && frame - thread->stack_pointer <= FRAME_MAX_BYTES;
     if (!is_frame) is_frame = is_frame_of_other_stack(thread, frame);
-    if (!is_frame || !read_stack_word(thread, frame, &caller_frame)) return stop_walk(thread, reason);
-    thread->walk_flags |= reason & MT_SITE_STACK_NO_TABLE;
+    if (!is_frame || !read_stack_word(thread, frame, &caller_frame)) return stop_walk(thread, MT_SITE_STACK_NO_CFI);
     return enter_caller(thread, frame + 8, frame + 16, caller_frame);
 }
 
@@ -304,7 +303,7 @@ static __always_inline long walk_by_special_rule(struct thread* thread, u32 rule
     if ((rule & MT_UNWIND_DICTIONARY_BITS) == MT_UNWIND_DICTIONARY)
         return walk_by_dictionary(thread, rule & MT_UNWIND_INDEX_MASK);
     if (rule == MT_UNWIND_STOP) return 1;
-    if (rule == MT_UNWIND_GAP) return walk_by_frame_pointer(thread, MT_SITE_STACK_NO_CFI);
+    if (rule == MT_UNWIND_GAP) return walk_by_frame_pointer(thread);
     if (rule == MT_UNWIND_SIGNAL) return walk_signal_frame(thread);
     if (rule == MT_UNWIND_PLT11 || rule == MT_UNWIND_PLT10) {
         u32 pushed_from = rule == MT_UNWIND_PLT11 ? 11 : 10;
@@ -326,8 +325,7 @@ static __always_inline long walk_by_plain_rule(struct thread* thread, u32 rule) 
 static long walk_frame(u32 index, struct thread** context) {
     struct thread* thread = *context;
     u32 rule = find_rule(thread);
-    if (rule == RULE_NOT_KNOWN && thread->is_interrupted) return stop_walk(thread, MT_SITE_STACK_NO_TABLE);
-    if (rule == RULE_NOT_KNOWN) return walk_by_frame_pointer(thread, MT_SITE_STACK_NO_TABLE);
+    if (rule == RULE_NOT_KNOWN) return stop_walk(thread, MT_SITE_STACK_SENT_RAW);
     if (rule & MT_UNWIND_SPECIAL) return walk_by_special_rule(thread, rule);
     return walk_by_plain_rule(thread, rule);
 }

@@ -21,6 +21,7 @@ enum mt_limits {
     MT_MAX_FRAMES = 127,    /* frames of one stack */
     MT_MAX_CALLS = 16,      /* allocator calls in flight on one thread */
     MT_MAX_OWNERS = 4096,   /* address spaces that one session can tell apart; owner 0 is "none" */
+    MT_RAW_STACK_BYTES = 16384, /* of a stack that the user side has to walk */
     MT_LIVE_WINDOW = 8,     /* slots in which a block of the live table can be */
     MT_UNWIND_SEGMENTS = 2, /* executable segments of a file that can be told apart */
     MT_PC_CACHES = 64,      /* owners that have a cache of unwind rules */
@@ -133,7 +134,7 @@ enum mt_site_flags {
     MT_SITE_STACK_TRUNCATED = 1,     /* the stack has more frames than were recorded */
     MT_SITE_STACK_UNKNOWN = 2,       /* the stack could not be recorded */
     MT_SITE_READY = 4,               /* the key is complete */
-    MT_SITE_STACK_NO_TABLE = 8,      /* the walk met code whose unwind table was not there yet */
+    MT_SITE_STACK_SENT_RAW = 8,      /* the walk met code without a table: the user side has to end it */
     MT_SITE_STACK_NO_CFI = 16,       /* ... code without CFI whose frame pointer leads nowhere */
     MT_SITE_STACK_UNREADABLE = 32,   /* ... stack memory that could not be read */
     MT_SITE_STACK_UNSUPPORTED = 64,  /* ... CFI that the tables cannot say */
@@ -183,6 +184,7 @@ enum mt_event_type {
     MT_EVENT_EXEC = 11,        /* ... exec ended one; owner is the old one, 0 if none was seen */
     MT_EVENT_FILE = 13,        /* struct mt_file_event: the walk met a file that has no unwind table */
     MT_EVENT_EXIT = 12,        /* ... a target's last thread ended */
+    MT_EVENT_RAW_STACK = 14,   /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
 };
 
 struct mt_event {
@@ -198,6 +200,20 @@ struct mt_site_event {
     mt_u32 site;
     mt_u32 frame_count;
     mt_u64 frames[MT_MAX_FRAMES]; /* return addresses, the allocation's caller first; only frame_count are sent */
+};
+
+/* The site is that of one allocation: another one with the same stack has another site. */
+struct mt_raw_stack_event {
+    struct mt_event header;
+    mt_u32 site;
+    mt_u32 frame_count;
+    mt_u64 pc; /* where to look up the rule of the last frame: its return address - 1, or where it was interrupted */
+    mt_u64 stack_pointer; /* ... and its registers there */
+    mt_u64 frame_pointer;
+    mt_u32 is_interrupted; /* pc is no return address - 1 */
+    mt_u32 stack_bytes;    /* that could be copied, from the start of stack_pointer's page up */
+    mt_u64 frames[MT_MAX_FRAMES];
+    mt_u8 stack[MT_RAW_STACK_BYTES];
 };
 
 struct mt_mapping_event {
@@ -275,6 +291,7 @@ MT_ASSERT_SIZE(struct mt_site, 64);
 MT_ASSERT_SIZE(struct mt_block, 32);
 MT_ASSERT_SIZE(struct mt_event, 24);
 MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
+MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_BYTES);
 MT_ASSERT_SIZE(struct mt_mapping_event, 80);
 MT_ASSERT_SIZE(struct mt_block_event, 48);
 MT_ASSERT_SIZE(struct mt_process_event, 32);

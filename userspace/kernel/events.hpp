@@ -17,7 +17,9 @@ class EventSink {
     virtual void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) = 0;
     virtual void on_mapping(const mt_mapping_event& event) = 0;
     virtual void on_block(const mt_block_event& event) = 0;
-    /// The walk met a file without an unwind table; unanswered, its code is walked by frame pointer.
+    /// A new call site, of one allocation, whose stack the kernel side did not walk to its end.
+    virtual void on_raw_stack(const mt_raw_stack_event& event) { (void)event; }
+    /// The walk met a file without an unwind table; until it is answered, stacks that meet it come raw.
     virtual void on_file(const mt_file_event& event) { (void)event; }
     virtual void on_process(const mt_process_event& event) = 0;
 };

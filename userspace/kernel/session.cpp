@@ -68,6 +68,9 @@ int hand_over(EventSink& sink, const void* data) {
             sink.on_site(event, site.site, std::span(site.frames, std::min<size_t>(site.frame_count, MT_MAX_FRAMES)));
             break;
         }
+        case MT_EVENT_RAW_STACK:
+            sink.on_raw_stack(*static_cast<const mt_raw_stack_event*>(data));
+            break;
         case MT_EVENT_MAP:
         case MT_EVENT_UNMAP:
         case MT_EVENT_UNMAP_FAILED:

@@ -118,13 +118,27 @@ void StackStore::record_stack(uint32_t site, uint32_t owner, std::span<const uin
     resolve(stack);
     open_jit_names(stack);
     if (stack.unresolved.empty() || space->pid == 0) return;
-    const bool is_stale = space->refreshed_ns < time_ns;
-    if (is_stale && monotonic_ns() - space->refreshed_ns >= least_refresh_interval_ns) {
-        read_space(*space);
+    if (refresh_if_stale(*space, time_ns)) {
         resolve(stack);
         open_jit_names(stack);
     }
     if (!stack.unresolved.empty() && space->refreshed_ns >= time_ns) cut(stack);
+}
+
+/// Whether its mappings were read again, because they were last read before `time_ns`.
+bool StackStore::refresh_if_stale(Space& space, uint64_t time_ns) {
+    if (space.refreshed_ns >= time_ns || monotonic_ns() - space.refreshed_ns < least_refresh_interval_ns) return false;
+    read_space(space);
+    return true;
+}
+
+std::optional<CodeLocation> StackStore::locate(uint32_t owner, uint64_t address, uint64_t time_ns) {
+    const auto found = by_owner_.find(owner);
+    if (found == by_owner_.end()) return std::nullopt;
+    Space& space = *found->second;
+    auto location = space.map.find(address, time_ns);
+    if (!location && space.pid != 0 && refresh_if_stale(space, time_ns)) location = space.map.find(address, time_ns);
+    return location;
 }
 
 /// While the process lives; its names are read when they are shown.

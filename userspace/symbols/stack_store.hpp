@@ -53,6 +53,10 @@ class StackStore {
     /// shown. The first address outside any code ends the stack (see stack_error). Recording a site again replaces it.
     void record_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns);
 
+    /// The code that was at `address` of `owner` at `time_ns`; looked for again, as record_stack does, when it is not
+    /// known. None outside any code.
+    std::optional<CodeLocation> locate(uint32_t owner, uint64_t address, uint64_t time_ns);
+
     /// Inlined functions are frames of their own (see Symbolizer). Named on first use and then kept; the reference
     /// stays valid until the site is recorded again. Empty for an unknown site.
     const std::vector<Frame>& frames(uint32_t site);
@@ -89,6 +93,7 @@ class StackStore {
     void name(Stack& stack);
     std::vector<Frame> frames_at(Space& space, const CodeLocation& location);
     void read_space(Space& space);
+    bool refresh_if_stale(Space& space, uint64_t time_ns);
     static void resolve(Stack& stack);
     void cut(Stack& stack);
     Stack* settled(uint32_t site);

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options) {
     auto mapping_events = MappingEvents::open();
     if (!mapping_events) return std::move(mapping_events).error();
     std::unique_ptr<Tracer> tracer(
-        new Tracer(*options.table, std::move(session).value(), std::move(mapping_events).value()));
+        new Tracer(options, std::move(session).value(), std::move(mapping_events).value()));
     if (auto loaded = tracer->unwind_tables_.load_vdso(); !loaded)
         log_warning(loaded.error().what + ": " + loaded.error().why);
     return tracer;
@@ -186,6 +186,22 @@ void Tracer::read_mapping_events(uint64_t at_least_until_ns) {
 void Tracer::on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) {
     read_mapping_events(event.time_ns);
     stack_store_.record_stack(site, event.owner, return_addresses, event.time_ns);
+    site_aliases_.add_stack(site, event.owner, return_addresses, false);
+}
+
+void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
+    read_mapping_events(event.header.time_ns);
+    const WalkedStack walked = raw_stacks_.walk(event);
+    const std::span<const uint64_t> return_addresses = walked.return_addresses;
+    stack_store_.record_stack(event.site, event.header.owner, return_addresses, event.header.time_ns);
+    site_aliases_.add_stack(event.site, event.header.owner, return_addresses, true);
+    if (walked.error) raw_stack_errors_[event.site] = *walked.error;
+}
+
+Snapshot Tracer::read_snapshot() const {
+    Snapshot snapshot = session_->read_snapshot();
+    site_aliases_.apply(snapshot);
+    return snapshot;
 }
 
 /// The allocator's file whose code is at `address` of the process.
@@ -199,14 +215,15 @@ const AllocatorMapping* Tracer::find_allocator(pid_t pid, uint64_t address) cons
 
 /// A file that the kernel knows by other numbers than /proc/PID/maps, or one that was mapped a moment ago.
 void Tracer::on_file(const mt_file_event& event) {
-    auto mappings = read_mappings(static_cast<pid_t>(event.header.tgid));
-    if (!mappings) return;
-    for (const Mapping& mapping : *mappings) {
+    const auto mappings = read_mappings(static_cast<pid_t>(event.header.tgid));
+    for (const Mapping& mapping : mappings ? *mappings : std::vector<Mapping>()) {
         if (event.address < mapping.start || event.address >= mapping.end || !mapping.has_file()) continue;
         auto fd = open_mapped_file(static_cast<pid_t>(event.header.tgid), mapping);
         unwind_tables_.answer(static_cast<pid_t>(event.header.tgid), event.file, mapping, fd ? fd->get() : -1);
         return;
     }
+    // Gone already: who meets the file again asks again.
+    session_->remove_unwind_table(event.file);
 }
 
 void Tracer::on_mapping(const mt_mapping_event& event) {
@@ -316,7 +333,9 @@ std::optional<std::string> Tracer::site_id(uint32_t site, std::string_view kind,
 }
 
 std::optional<std::string> Tracer::stack_error(uint32_t site) {
-    return stack_store_.stack_error(site);
+    const auto error = stack_store_.stack_error(site);
+    const auto raw = raw_stack_errors_.find(site);
+    return error || raw == raw_stack_errors_.end() ? error : raw->second;
 }
 
 }  // namespace memtrace

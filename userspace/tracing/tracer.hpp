@@ -16,6 +16,7 @@
 
 #include "base/result.hpp"
 #include "heap/mappings.hpp"
+#include "heap/site_aliases.hpp"
 #include "heap/snapshot.hpp"
 #include "kernel/session.hpp"
 #include "processes/mapping_events.hpp"
@@ -24,6 +25,7 @@
 #include "reports/leak_report.hpp"
 #include "symbols/stack_store.hpp"
 #include "tracing/probe_cache.hpp"
+#include "tracing/raw_stacks.hpp"
 #include "tracing/unwind_table_loader.hpp"
 
 namespace memtrace {
@@ -75,7 +77,8 @@ class Tracer : private EventSink, public SiteNames {
     /// Takes in whatever the kernel has told; `listener` hears of it.
     void drain(TracerListener& listener);
 
-    Snapshot read_snapshot() const { return session_->read_snapshot(); }
+    /// Sites of the same address space, function and stack are one.
+    Snapshot read_snapshot() const;
     const MappingLedger& mapping_ledger() const { return mapping_ledger_; }
     const std::map<pid_t, Target>& targets() const { return targets_; }
     /// Mapping events that were lost on the way, address spaces that could not be followed.
@@ -93,14 +96,16 @@ class Tracer : private EventSink, public SiteNames {
     std::optional<std::string> stack_error(uint32_t site) override;
 
   private:
-    Tracer(const AllocatorTable& table, std::unique_ptr<Session> session, MappingEvents mapping_events)
-        : table_(table),
+    Tracer(const SessionOptions& options, std::unique_ptr<Session> session, MappingEvents mapping_events)
+        : table_(*options.table),
           session_(std::move(session)),
           mapping_events_(std::move(mapping_events)),
-          probe_cache_(table),
-          unwind_tables_(*session_) {}
+          probe_cache_(table_),
+          unwind_tables_(*session_),
+          raw_stacks_(stack_store_, options.max_stack_frames) {}
 
     void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) override;
+    void on_raw_stack(const mt_raw_stack_event& event) override;
     void on_mapping(const mt_mapping_event& event) override;
     void on_block(const mt_block_event& event) override;
     void on_process(const mt_process_event& event) override;
@@ -121,6 +126,9 @@ class Tracer : private EventSink, public SiteNames {
     ProbeCache probe_cache_;
     UnwindTableLoader unwind_tables_;
     StackStore stack_store_;
+    RawStacks raw_stacks_;
+    std::unordered_map<uint32_t, std::string> raw_stack_errors_;  // by site
+    SiteAliases site_aliases_;
     MappingLedger mapping_ledger_;
     std::map<pid_t, Target> targets_;
     std::unordered_map<uint32_t, std::optional<std::string>> traced_site_ids_;
