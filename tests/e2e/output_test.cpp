@@ -183,6 +183,18 @@ TEST_CASE("a C++ method is named as its author wrote it, with file and line", "[
     CHECK(frame.at("line").get<int>() > 0);
 }
 
+TEST_CASE("a function that was inlined is a frame of its own, before the one that holds its code", "[e2e][output]") {
+    const Json report = report_of("cxx_cases", {"an_inlined_method_is_a_frame"}, {});
+    const Json& frames = report.at("sites").at(0).at("frames");
+    CHECK(frames.at(0).at("function") == "leaky::Owner::fill(int)");
+    CHECK(frames.at(0).at("inlined") == true);
+    CHECK(frames.at(1).at("function") == "leaky::Owner::refill(int)");
+    CHECK(frames.at(1).at("inlined") == false);
+    CHECK(frames.at(0).at("offset") == frames.at(1).at("offset"));
+    CHECK(frames.at(0).at("line") != frames.at(1).at("line"));
+    CHECK(frames.at(0).at("kind") == "native");
+}
+
 TEST_CASE("the text report names the call site and has no escape sequences off a terminal", "[e2e][output]") {
     const std::string text = text_report({});
     CHECK_THAT(text, ContainsSubstring("calls_malloc"));

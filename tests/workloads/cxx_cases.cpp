@@ -86,6 +86,14 @@ struct Owner {
         sink = new char[static_cast<size_t>(size)];
         truth_allocated(truth_site("leaky::Owner::grow(int)"), static_cast<size_t>(size));
     }
+    // Both frames are reported, fill's as inlined.
+    CALL_SITE void refill(int size) {
+        fill(size);
+        truth_allocated(truth_site("leaky::Owner::fill(int)"), static_cast<size_t>(size));
+    }
+
+  private:
+    [[gnu::always_inline]] void fill(int size) { sink = new char[static_cast<size_t>(size)]; }
 };
 
 }  // namespace leaky
@@ -239,6 +247,11 @@ void a_method_is_demangled() {
     owner.grow(1234);
 }
 
+void an_inlined_method_is_a_frame() {
+    leaky::Owner owner;
+    owner.refill(1234);
+}
+
 }  // namespace
 
 extern "C" {
@@ -259,6 +272,7 @@ const workload_case workload_cases[] = {
     {"new_handler_throws", new_handler_throws},
     {"containers_own_blocks", containers_own_blocks},
     {"a_method_is_demangled", a_method_is_demangled},
+    {"an_inlined_method_is_a_frame", an_inlined_method_is_a_frame},
     {nullptr, nullptr},
 };
 }

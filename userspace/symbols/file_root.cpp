@@ -47,7 +47,7 @@ Fd FileRoot::open_regular(const std::string& path) const {
 }
 
 std::shared_ptr<const FileRoot> FileRoots::root_of(pid_t pid) {
-    const std::shared_ptr<const FileRoot> own(std::shared_ptr<void>(), &FileRoot::own());
+    std::shared_ptr<const FileRoot> own(std::shared_ptr<void>(), &FileRoot::own());
     Fd root = open_root(proc_path(pid, "root"));
     const auto key = mount_and_inode(root);
     if (!key || key == mount_and_inode(open_root("/"))) return own;
