@@ -15,7 +15,7 @@ case "${1:-build}" in
   test)
     packages+=(
       catch2 clang-format clang-tidy gdb binutils python3 procps
-      elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod
+      elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod nodejs
       libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools
     )
     command -v rustc >/dev/null || packages+=(rustc)

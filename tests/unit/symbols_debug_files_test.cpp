@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "catch.hpp"
+#include "symbols/debuginfod.hpp"
 #include "symbols/separate_debug_file.hpp"
 #include "symbols/stack_store.hpp"
 #include "symbols_test_modules.hpp"
@@ -298,4 +300,31 @@ TEST_CASE("a debuginfod server that does not answer is waited for once, and a wa
     CHECK(symbolizer.frames_at({&other_module, call.offset}).size() == 1);
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(8));
     CHECK(count_of(errors.text(), "memtrace: warning: debuginfod: ") == 1);
+}
+
+// The client's own limit is far away: ours ends it.
+TEST_CASE("neither silence nor a trickle holds a report up for longer than patience says", "[symbols]") {
+    const bool does_trickle = GENERATE(false, true);
+    INFO((does_trickle ? "trickle" : "silence"));
+    const TemporaryFolder folder;
+    const SilentServer server;
+    const SetVariable urls("DEBUGINFOD_URLS", fmt::format("http://127.0.0.1:{}", server.port));
+    const SetVariable cache("DEBUGINFOD_CACHE_PATH", folder / "cache");
+    const SetVariable timeout("DEBUGINFOD_TIMEOUT", "60");
+    std::thread trickle([&] {
+        if (!does_trickle) return;
+        const Fd peer(::accept4(server.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n";
+        // Until the client hangs up.
+        for (std::string bytes = head; ::send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0; bytes = "x")
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    });
+    const CapturedErrors errors(folder / "errors");
+    Debuginfod client(std::chrono::milliseconds(300));
+    const auto start = std::chrono::steady_clock::now();
+    CHECK_FALSE(client.find(std::string(20, '\x42')));
+    CHECK_FALSE(client.find(std::string(20, '\x43')));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+    CHECK(count_of(errors.text(), "memtrace: warning: debuginfod: ") == 1);
+    trickle.join();
 }

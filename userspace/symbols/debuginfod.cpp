@@ -4,7 +4,6 @@
 #include <elfutils/debuginfod.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 
 #include "base/log.hpp"
@@ -23,7 +22,7 @@ bool is_set(const char* variable) {
     return value && *value;
 }
 
-std::chrono::seconds patience() {
+std::chrono::milliseconds patience_of_environment() {
     const char* text = ::getenv(DEBUGINFOD_TIMEOUT_ENV_VAR);
     const long seconds = text ? std::strtol(text, nullptr, 10) : 0;
     return std::chrono::seconds(seconds > 0 && seconds < most_patience_seconds ? seconds : default_patience_seconds);
@@ -31,7 +30,7 @@ std::chrono::seconds patience() {
 
 /// One question, as the client's progress function sees it.
 struct Waiting {
-    std::chrono::seconds patience{};
+    std::chrono::milliseconds patience{};
     Clock::time_point start;
     Clock::time_point last_progress;
     long size_bytes = 0;
@@ -83,7 +82,8 @@ struct Debuginfod::Library {
     debuginfod_client* client = nullptr;
 };
 
-Debuginfod::Debuginfod() = default;
+Debuginfod::Debuginfod() : Debuginfod(patience_of_environment()) {}
+Debuginfod::Debuginfod(std::chrono::milliseconds patience) : patience_(patience) {}
 Debuginfod::~Debuginfod() = default;
 
 void Debuginfod::give_up(const std::string& why) {
@@ -101,13 +101,13 @@ Fd Debuginfod::find(const std::string& build_id) {
         }
     }
     const auto now = Clock::now();
-    Waiting waiting{patience(), now, now};
+    Waiting waiting{patience_, now, now};
     library_->set_data(library_->client, &waiting);
     library_->set_progress(library_->client, &watch);
     const auto* id = reinterpret_cast<const unsigned char*>(build_id.data());
     const int found = library_->find(library_->client, id, static_cast<int>(build_id.size()), nullptr);
     if (found >= 0) return Fd(found);
-    if (waiting.is_too_long) give_up("no server of DEBUGINFOD_URLS answers within DEBUGINFOD_TIMEOUT");
+    if (waiting.is_too_long) give_up("no server of DEBUGINFOD_URLS answers in time (DEBUGINFOD_TIMEOUT)");
     if (!waiting.is_too_long && found != -ENOENT)
         give_up("no server of DEBUGINFOD_URLS answers: " + errno_text(-found));
     return Fd();

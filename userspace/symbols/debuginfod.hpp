@@ -2,6 +2,7 @@
 // variable is set: it brings libcurl and a TLS library along, 20 MB that hardly anybody needs.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -9,11 +10,12 @@
 
 namespace memtrace {
 
-/// For one thread. A report waits for the answer: a server that sends nothing for DEBUGINFOD_TIMEOUT seconds (10), or
-/// is not done in six times as long, is not asked again, which a warning says once.
+/// For one thread. A report waits for the answer: when nothing comes for `patience` (DEBUGINFOD_TIMEOUT seconds, else
+/// 10), or the file is not whole after six times as long, no server is asked again, which a warning says once.
 class Debuginfod {
   public:
     Debuginfod();
+    explicit Debuginfod(std::chrono::milliseconds patience);
     Debuginfod(const Debuginfod&) = delete;
     Debuginfod& operator=(const Debuginfod&) = delete;
     ~Debuginfod();
@@ -26,6 +28,7 @@ class Debuginfod {
     struct Library;
     void give_up(const std::string& why);
 
+    std::chrono::milliseconds patience_;
     std::unique_ptr<Library> library_;  // null until the first question
     bool has_given_up_ = false;
 };
