@@ -57,7 +57,7 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     bpf_map__set_max_entries(skeleton.maps.sites, max_sites + MT_MAX_OWNERS);
     bpf_map__set_max_entries(skeleton.maps.sites_by_key, max_sites);
     bpf_map__set_max_entries(skeleton.maps.ring, options.ring_size_bytes);
-    UnwindTables::configure(skeleton, UnwindCapacity{});
+    UnwindTables::configure(UnwindMaps::of(skeleton), UnwindCapacity{});
 }
 
 int hand_over(EventSink& sink, const void* data) {
@@ -155,7 +155,7 @@ Result<void> Session::map_tables() {
     if (!blocks) return std::move(blocks).error();
     tables_ = std::make_unique<Tables>(
         Tables{std::move(owners).value(), std::move(sites).value(), std::move(blocks).value()});
-    auto unwind_tables = UnwindTables::map(*skeleton_, UnwindCapacity{});
+    auto unwind_tables = UnwindTables::map(UnwindMaps::of(*skeleton_), UnwindCapacity{});
     if (!unwind_tables) return std::move(unwind_tables).error();
     unwind_tables_ = std::move(unwind_tables).value();
     return {};

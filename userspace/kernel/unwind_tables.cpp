@@ -8,30 +8,27 @@
 
 #include <algorithm>
 
-#include "memtrace.skel.h"
-
 namespace memtrace {
 
-void UnwindTables::configure(memtrace_bpf& skeleton, const UnwindCapacity& capacity) {
-    bpf_map__set_max_entries(skeleton.maps.unwind_rows, capacity.rows / 2);
-    bpf_map__set_max_entries(skeleton.maps.unwind_pages, capacity.pages / 2);
-    bpf_map__set_max_entries(skeleton.maps.unwind_rules, capacity.rules);
+void UnwindTables::configure(const UnwindMaps& maps, const UnwindCapacity& capacity) {
+    bpf_map__set_max_entries(maps.rows, capacity.rows / 2);
+    bpf_map__set_max_entries(maps.pages, capacity.pages / 2);
+    bpf_map__set_max_entries(maps.rules, capacity.rules);
 }
 
-Result<std::unique_ptr<UnwindTables>> UnwindTables::map(memtrace_bpf& skeleton, const UnwindCapacity& capacity) {
-    auto rows = MappedArray<uint32_t>::map(bpf_map__fd(skeleton.maps.unwind_rows), capacity.rows, "unwind_rows");
+Result<std::unique_ptr<UnwindTables>> UnwindTables::map(const UnwindMaps& maps, const UnwindCapacity& capacity) {
+    auto rows = MappedArray<uint32_t>::map(bpf_map__fd(maps.rows), capacity.rows, "unwind_rows");
     if (!rows) return std::move(rows).error();
-    auto pages = MappedArray<uint32_t>::map(bpf_map__fd(skeleton.maps.unwind_pages), capacity.pages, "unwind_pages");
+    auto pages = MappedArray<uint32_t>::map(bpf_map__fd(maps.pages), capacity.pages, "unwind_pages");
     if (!pages) return std::move(pages).error();
-    auto rules =
-        MappedArray<mt_unwind_rule>::map(bpf_map__fd(skeleton.maps.unwind_rules), capacity.rules, "unwind_rules");
+    auto rules = MappedArray<mt_unwind_rule>::map(bpf_map__fd(maps.rules), capacity.rules, "unwind_rules");
     if (!rules) return std::move(rules).error();
     auto pc_words =
-        MappedArray<uint64_t>::map(bpf_map__fd(skeleton.maps.pc_caches), MT_PC_CACHES * MT_PC_CACHE_WORDS, "pc_caches");
+        MappedArray<uint64_t>::map(bpf_map__fd(maps.pc_caches), MT_PC_CACHES * MT_PC_CACHE_WORDS, "pc_caches");
     if (!pc_words) return std::move(pc_words).error();
-    return std::unique_ptr<UnwindTables>(new UnwindTables(bpf_map__fd(skeleton.maps.unwind_files),
-                                                          std::move(rows).value(), std::move(pages).value(),
-                                                          std::move(rules).value(), std::move(pc_words).value()));
+    return std::unique_ptr<UnwindTables>(new UnwindTables(bpf_map__fd(maps.files), std::move(rows).value(),
+                                                          std::move(pages).value(), std::move(rules).value(),
+                                                          std::move(pc_words).value()));
 }
 
 std::optional<UnwindTables::Place> UnwindTables::take_place(const UnwindTable& table) {

@@ -1,5 +1,5 @@
 // The unwind tables in the kernel: one a file for the whole machine, in three arrays that the programs read.
-// For Session only.
+// For Session, and for the bench's own programs.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,39 @@
 #include "unwind/elf_image.hpp"
 #include "unwind/unwind_table.hpp"
 
-struct memtrace_bpf;
+struct bpf_map;
 
 namespace memtrace {
 
 /// Room for tables: rows take 4 bytes, of which code needs 1 to 13 KB a megabyte (../research: 157,000 rows are a whole
 /// compiler with its libraries).
 struct UnwindCapacity {
-    uint32_t rows = 1u << 20;
+    uint32_t rows = 1u << 21;
     uint32_t pages = 1u << 18;  // of 4 KB of code
     uint32_t rules = 1u << 14;
+};
+
+/// The maps of bpf/unwind.h in an object of BPF programs, which owns them.
+struct UnwindMaps {
+    bpf_map* files;
+    bpf_map* rows;
+    bpf_map* pages;
+    bpf_map* rules;
+    bpf_map* pc_caches;
+
+    template <typename Skeleton>
+    static UnwindMaps of(const Skeleton& skeleton) {
+        const auto& maps = skeleton.maps;
+        return {maps.unwind_files, maps.unwind_rows, maps.unwind_pages, maps.unwind_rules, maps.pc_caches};
+    }
 };
 
 class UnwindTables {
   public:
     /// Sizes the maps; before the load.
-    static void configure(memtrace_bpf& skeleton, const UnwindCapacity& capacity);
+    static void configure(const UnwindMaps& maps, const UnwindCapacity& capacity);
     /// After the load.
-    static Result<std::unique_ptr<UnwindTables>> map(memtrace_bpf& skeleton, const UnwindCapacity& capacity);
+    static Result<std::unique_ptr<UnwindTables>> map(const UnwindMaps& maps, const UnwindCapacity& capacity);
 
     /// Loads the table of `file`, whose executable segments are `segments`. No room: the Error says so, and the file's
     /// code is walked by frame pointer.

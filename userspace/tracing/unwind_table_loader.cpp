@@ -1,23 +1,23 @@
 #include "tracing/unwind_table_loader.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
+#include "base/fd.hpp"
 #include "base/log.hpp"
 #include "processes/mappings.hpp"
 
 namespace memtrace {
-namespace {
 
-/// The kernel's own dev_t (include/linux/kdev_t.h), which is not what makedev(3) gives.
-uint64_t kernel_device(uint64_t device) {
-    return uint64_t{major(device)} << 20 | minor(device);
+mt_file file_in_kernel(const FileIdentity& identity) {
+    // The kernel's own dev_t (include/linux/kdev_t.h), which is not what makedev(3) gives.
+    return {uint64_t{major(identity.device)} << 20 | minor(identity.device), identity.inode};
 }
-
-}  // namespace
 
 Result<void> UnwindTableLoader::load_table(LoadedFile& loaded, const mt_file& file, int fd) {
     loaded.tables.push_back(file);
@@ -34,7 +34,7 @@ Result<void> UnwindTableLoader::load_table(LoadedFile& loaded, const mt_file& fi
 void UnwindTableLoader::load(pid_t pid, const FileIdentity& identity, int fd, const std::string& name) {
     LoadedFile& loaded = files_[identity];
     loaded.pids.insert(pid);
-    const mt_file file{.device = kernel_device(identity.device), .inode = identity.inode};
+    const mt_file file = file_in_kernel(identity);
     if (!loaded.tables.empty()) return;
     if (auto result = load_table(loaded, file, fd); !result)
         log_warning(fmt::format("{}: {}: {}", name, result.error().what, result.error().why));
@@ -99,7 +99,11 @@ Result<void> UnwindTableLoader::load_vdso() {
     const auto is_vdso = [](const Mapping& mapping) { return mapping.path == "[vdso]"; };
     const auto vdso = std::find_if(mappings->begin(), mappings->end(), is_vdso);
     if (vdso == mappings->end()) return {};
-    const std::span image(reinterpret_cast<const uint8_t*>(vdso->start), vdso->end - vdso->start);
+    std::vector<uint8_t> image(vdso->end - vdso->start);
+    const Fd memory(::open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+    if (::pread(memory.get(), image.data(), image.size(), static_cast<off_t>(vdso->start)) !=
+        static_cast<ssize_t>(image.size()))
+        return Error{"cannot read the vDSO", errno_text(errno)};
     const auto table = build_unwind_table(image, UnwindRows::all);
     if (!table) return table.error();
     const auto elf = ElfImage::open(image);

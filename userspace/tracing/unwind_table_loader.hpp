@@ -15,6 +15,9 @@
 
 namespace memtrace {
 
+/// The kernel side's name for a file.
+mt_file file_in_kernel(const FileIdentity& identity);
+
 /// For one thread.
 class UnwindTableLoader {
   public:
