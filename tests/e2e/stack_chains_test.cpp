@@ -96,7 +96,7 @@ TEST_CASE("stacks through the code that node has compiled reach the bottom", "[e
         "function work(depth) { return depth ? work(depth - 1) : zlib.deflateSync('x'.repeat(5000)).length; }"
         "console.log('ready ' + process.pid);"
         "require('readline').createInterface({input: process.stdin}).on('line', () => {"
-        "  let sum = 0; for (let i = 0; i < 6000; ++i) sum += work(i % 20); console.log(sum); });";
+        "  let sum = 0; for (let i = 0; i < 3000; ++i) sum += work(i % 20); console.log(sum); });";
     Workload node("node", {"-e", script});
     Memtrace memtrace({"-p", std::to_string(node.pid()), "-T", "0", "3600"});
     memtrace.wait_attached();

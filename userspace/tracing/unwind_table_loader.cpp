@@ -75,7 +75,9 @@ std::vector<FileIdentity> UnwindTableLoader::drop_unused() {
 /// What a process has unmapped, as by dlclose, is known only by looking.
 void UnwindTableLoader::drop_unmapped() {
     std::map<pid_t, std::set<FileIdentity>> mapped;
-    for (auto& [identity, loaded] : files_) {
+    for (auto& file : files_) {
+        const FileIdentity& identity = file.first;
+        LoadedFile& loaded = file.second;
         std::erase_if(loaded.pids, [&](pid_t pid) {
             auto found = mapped.find(pid);
             if (found == mapped.end()) {
