@@ -149,13 +149,16 @@ STACK_NOINLINE static void is_faulted(void) {
     use(&sum);
 }
 
-static volatile sig_atomic_t was_in_vdso;
+/* At several instructions, since a frame pointer alone leads from most of them. */
+enum { VDSO_INTERRUPTIONS = 8 };
+
+static volatile sig_atomic_t times_in_vdso;
 
 static void on_timer(int number, siginfo_t* info, void* context) {
     (void)number, (void)info;
     const unsigned long pc = (unsigned long)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
-    if (was_in_vdso || pc - getauxval(AT_SYSINFO_EHDR) >= 8192) return;
-    was_in_vdso = 1;
+    if (times_in_vdso == VDSO_INTERRUPTIONS || pc - getauxval(AT_SYSINFO_EHDR) >= 8192) return;
+    ++times_in_vdso;
     STACK_ALLOCATE("handler that interrupts the vDSO", malloc(size_bytes));
 }
 
@@ -167,9 +170,9 @@ STACK_NOINLINE static void is_interrupted_in_the_vdso(void) {
     workload_require(sigaction(SIGALRM, &action, NULL) == 0, "a signal handler");
     struct itimerval timer = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_REAL, &timer, NULL);
-    was_in_vdso = 0;
+    times_in_vdso = 0;
     struct timespec now;
-    while (!was_in_vdso)
+    while (times_in_vdso < VDSO_INTERRUPTIONS)
         clock_gettime(CLOCK_MONOTONIC, &now);
     timer = (struct itimerval){{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &timer, NULL);
