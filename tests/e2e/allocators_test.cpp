@@ -43,9 +43,8 @@ std::vector<std::string> cases_to_run(const Combination& combination) {
     return cases;
 }
 
-void check_combination(const Combination& combination, const std::string& rung) {
-    INFO(combination.name());
-    check_cases({workload_path(combination.program), cases_to_run(combination), combination.environment}, rung);
+CaseRun run_of(const Combination& combination) {
+    return {workload_path(combination.program), cases_to_run(combination), combination.environment};
 }
 
 /// Each way is a section of its own.
@@ -57,7 +56,7 @@ void check_every_way(const std::string& allocator) {
             if (!combination.missing.empty())
                 WARN("skipped: " << allocator << ", " << combination.way << ": " << combination.missing);
             else
-                check_combination(combination, rungs().front());
+                check_cases(run_of(combination), rungs().front());
         }
     }
 }
@@ -68,8 +67,10 @@ void check_other_rungs(const std::string& allocator) {
     const auto linked =
         std::find_if(all.rbegin(), all.rend(), [](const Combination& one) { return one.way == "linked"; });
     if (linked == all.rend()) return;
+    CaseRun run = run_of(*linked);
+    run.has_one_report = true;
     on_every_rung([&](const std::string& rung) {
-        if (rung != rungs().front()) check_combination(*linked, rung);
+        if (rung != rungs().front()) check_cases(run, rung);
     });
 }
 

@@ -16,7 +16,7 @@ void check_cases(const CaseRun& run, const std::string& rung) {
     Json truth;
     for (size_t i = 0; i < count; ++i) {
         truth = workload.go();
-        check_truth(truth, memtrace.report());
+        if (!run.has_one_report || i + 1 == count) check_truth(truth, memtrace.report());
     }
     const MemtraceEnd end = memtrace.stop();
     CHECK(end.status == 0);

@@ -11,6 +11,7 @@ struct CaseRun {
     std::vector<std::string> cases = {};        // none: all
     std::vector<std::string> environment = {};  // the program's
     std::vector<std::string> options = {};      // memtrace's
+    bool has_one_report = false;                // after the last case: quicker, and a failure does not tell which case
 };
 
 /// In one session on `rung`; the program must end as it wants to.
