@@ -39,6 +39,13 @@ static __always_inline bool is_recorded_size(u64 size_bytes) {
     return size_bytes >= min_size_bytes && size_bytes <= max_size_bytes;
 }
 
+/* A call inside of the newest one in flight: what it calls in turn is of that one too. */
+static __always_inline void suppress_call(struct thread* thread, struct mt_owner* owner, u64 function) {
+    u32 top = thread->calls.depth - 1;
+    if (top < MT_MAX_CALLS) thread->calls.stack[top & (MT_MAX_CALLS - 1)].inner_function = function;
+    count(owner, MT_COUNT_CALLS_SUPPRESSED);
+}
+
 /* The call keeps its return address on the stack: no return probe replaces it. */
 static __always_inline void note_return_address(struct call* call, const struct pt_regs* ctx, u32 flag) {
     call->flags |= flag;
@@ -58,8 +65,9 @@ static __always_inline void enter_free(struct thread* thread, struct mt_owner* o
                                        const struct mt_row* row_of_call, u64 sp, u32 row) {
     u64 address = read_argument(ctx, row_of_call->old_argument);
     if (address == 0) return;
-    if (thread->calls.depth && settle_calls(thread, owner, sp, row) != CALL_IS_OUTERMOST) {
-        count(owner, MT_COUNT_CALLS_SUPPRESSED);
+    u64 function = instruction_pointer(ctx);
+    if (thread->calls.depth && settle_calls(thread, owner, sp, row, function) != CALL_IS_OUTERMOST) {
+        suppress_call(thread, owner, function);
         return;
     }
     if (row_of_call->flags & MT_ROW_RETURN_INSTRUCTIONS) enclose_free(thread, ctx, sp, row);
@@ -141,19 +149,23 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     u32 row_number = bpf_get_attach_cookie(ctx);
     struct mt_row row = row_at(row_number);
     u64 sp = stack_pointer(ctx);
+    if (row.operation == MT_OP_THROW) {
+        note_failure(thread);
+        return RETURN_IS_NOT_WANTED;
+    }
     if (row.operation == MT_OP_FREE) {
         enter_free(thread, owner, ctx, &row, sp, row_number);
         return RETURN_IS_NOT_WANTED;
     }
-    u32 relation = thread->calls.depth ? settle_calls(thread, owner, sp, row_number) : CALL_IS_OUTERMOST;
+    u64 function = instruction_pointer(ctx);
+    u32 relation = thread->calls.depth ? settle_calls(thread, owner, sp, row_number, function) : CALL_IS_OUTERMOST;
     u32 top = thread->calls.depth - 1;
     if (relation == CALL_IS_FOR_DELEGATE && row.operation == MT_OP_DELEGATE) {
-        thread->calls.stack[top & (MT_MAX_CALLS - 1)].function = instruction_pointer(ctx);
+        thread->calls.stack[top & (MT_MAX_CALLS - 1)].function = function;
         return RETURN_IS_NOT_WANTED;
     }
     if (relation == CALL_IS_INNER || (relation == CALL_IS_FOR_DELEGATE && !serves(thread, top, row.operation))) {
-        thread->calls.stack[top & (MT_MAX_CALLS - 1)].inner_function = instruction_pointer(ctx);
-        count(owner, MT_COUNT_CALLS_SUPPRESSED);
+        suppress_call(thread, owner, function);
         return RETURN_IS_NOT_WANTED;
     }
     bool is_return_probed = row.operation != MT_OP_DELEGATE && !(row.flags & MT_ROW_RETURN_INSTRUCTIONS);
@@ -163,7 +175,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
         return RETURN_IS_NOT_WANTED;
     }
-    *call = (struct call){.sp = sp, .row = row_number, .function = instruction_pointer(ctx)};
+    *call = (struct call){.sp = sp, .row = row_number, .function = function};
     if (relation == CALL_IS_FOR_DELEGATE) call->flags = CALL_DELEGATED;
     if (row.operation == MT_OP_DELEGATE) note_return_address(call, ctx, CALL_HAS_NO_RETURN);
     if (row.flags & MT_ROW_RETURN_INSTRUCTIONS) note_return_address(call, ctx, CALL_RETURNS_BY_INSTRUCTION);
@@ -263,6 +275,8 @@ static __always_inline int leave_call(struct thread* thread, struct mt_owner* ow
     struct mt_row row = row_at(call->row);
     u64 result = read_result(ctx);
     if (row.operation == MT_OP_FREE) return remove_call(thread, index);
+    if ((row.flags & MT_ROW_SIZE_OF_STRING) && result) call->size_bytes = string_bytes(thread, result);
+    if ((call->flags & CALL_THROWS) && result) disown_block(MT_BLOCK_KEY(thread->owner, result));
     if (row.operation == MT_OP_RESIZE) result = result >= call->size_bytes ? call->address : 0;
     if (row.operation == MT_OP_ALLOCATE_OUT && (u32)result != 0)
         result = 0;

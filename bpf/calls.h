@@ -16,6 +16,7 @@ enum call_flags {
     CALL_RETURN_MISSED = 8,  /* its return will not be reported; it only suppresses what it calls */
     CALL_HAS_NO_RETURN = 16, /* a delegate: is never return-probed */
     CALL_RETURNS_BY_INSTRUCTION = 32, /* its return is seen at a return instruction of its own code */
+    CALL_THROWS = 128,                /* ... or it failed: it will try again, or be left by an exception */
     CALL_ENDED_BY_JUMP =
         64, /* ... or it went on where that is not seen, unless an allocator function is entered there */
 };

@@ -87,6 +87,15 @@ __noinline u32 find_returning_call(struct thread* thread, u64 sp, u64 return_add
     return thread ? calls_find_returning(&thread->calls, sp, return_address) : 0;
 }
 
+/* Calls in flight that may throw have failed: what is called from now on is a new_handler's, or an exception's. */
+__noinline int note_failure(struct thread* thread) {
+    if (!thread) return 0;
+    for (u32 index = 0; index < MT_MAX_CALLS; index++)
+        if (thread->calls.stack[index].flags & CALL_RETURNS_BY_INSTRUCTION)
+            thread->calls.stack[index].flags |= CALL_THROWS;
+    return 0;
+}
+
 /* Forgets the call at `index`, which will never return. */
 __noinline int abandon_call(struct thread* thread, struct mt_owner* owner, u32 index) {
     if (!thread || !owner || index >= MT_MAX_CALLS) return 0;
@@ -114,6 +123,7 @@ struct settling {
     u64 sp;
     u64 trampoline;
     u64 return_address;
+    u64 function; /* address of its probe */
     u32 row;
     enum relation relation;
 };
@@ -128,7 +138,9 @@ enum containment {
  * A call from elsewhere is the program's: a signal handler's, or the outer call was left and its stack not yet used. */
 static __always_inline enum containment containment_in(struct settling* new_call, const struct call* outer) {
     bool is_interrupted = signal_frame_between(new_call->thread, new_call->sp, outer->sp);
-    if (is_interrupted) return CALL_IS_ANOTHER_RUN;
+    if (is_interrupted || (outer->flags & CALL_THROWS)) return CALL_IS_ANOTHER_RUN;
+    /* A suppressed call ended in a jump to this one, after a return probe had replaced its return address. */
+    if (new_call->trampoline && new_call->return_address == new_call->trampoline) return CALL_IS_INSIDE;
     if (is_same_mapping(outer->function, new_call->return_address)) return CALL_IS_INSIDE;
     if (outer->inner_function && is_same_mapping(outer->inner_function, new_call->return_address))
         return CALL_IS_INSIDE;
@@ -137,7 +149,7 @@ static __always_inline enum containment containment_in(struct settling* new_call
 
 /* A call at the very place of another one: a tail call (reallocarray's to realloc), or the other one is over. */
 static __always_inline bool is_tail_call(const struct settling* new_call, const struct call* outer) {
-    if (outer->row == new_call->row) return false;
+    if (outer->function == new_call->function) return false;
     if (outer->flags & CALL_KEEPS_RETURN_ADDRESS) return new_call->return_address == outer->return_address;
     return new_call->trampoline && new_call->return_address == new_call->trampoline;
 }
@@ -182,13 +194,15 @@ static long settle_top(u32 index, struct settling* new_call) {
     return 0;
 }
 
-/* How the call of `row` at `sp` stands to those in flight; forgets those that are over. */
-__noinline u32 settle_calls(struct thread* thread, struct mt_owner* owner, u64 sp, u32 row) {
+/* How the call of `row` at `sp`, whose probe is at `function`, stands to those in flight; forgets those that are over.
+ */
+__noinline u32 settle_calls(struct thread* thread, struct mt_owner* owner, u64 sp, u32 row, u64 function) {
     if (!thread || !owner) return CALL_IS_OUTERMOST;
     struct settling new_call = {.thread = thread,
                                 .owner = owner,
                                 .sp = sp,
                                 .row = row,
+                                .function = function,
                                 .trampoline = return_trampoline(),
                                 .relation = CALL_IS_OUTERMOST};
     if (!read_word(sp, &new_call.return_address)) return CALL_IS_OUTERMOST;

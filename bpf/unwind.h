@@ -16,6 +16,8 @@
 #define SIGNAL_FRAME_RBP 120
 #define SIGNAL_FRAME_RSP 160
 #define SIGNAL_FRAME_RIP 168
+/* A string of 64 MB is measured whole. */
+#define MAX_STRING_PAGES (16 << 10)
 /* Return probes pending on one thread that are looked through for the address behind a trampoline. */
 #define MAX_RETURN_INSTANCES 64
 
@@ -46,6 +48,35 @@ static __always_inline bool read_stack_word(struct thread* thread, u64 address, 
     }
     *word = thread->window[(offset / 8) & (WINDOW_BYTES / 8 - 1)];
     return true;
+}
+
+struct string_measure {
+    struct thread* thread;
+    u64 address;
+    u64 bytes;
+};
+
+static long measure_string(u32 index, struct string_measure* measure) {
+    u32 size_bytes = WINDOW_BYTES - ((u32)measure->address & (WINDOW_BYTES - 1));
+    size_bytes = ((size_bytes - 1) & (WINDOW_BYTES - 1)) + 1;
+    long copied = bpf_probe_read_user_str(measure->thread->window, size_bytes, (const void*)measure->address);
+    if (copied <= 0) return 1;
+    measure->bytes += copied;
+    if (copied < size_bytes) return 1;
+    /* The last byte of a part that did not end is put to 0 all the same. */
+    char last = 1;
+    bpf_probe_read_user(&last, 1, (const void*)(measure->address + size_bytes - 1));
+    measure->address += size_bytes;
+    return last ? 0 : 1;
+}
+
+/* Bytes of the string at `address` with its 0; of a very long one, or where it cannot be read, up to there. */
+__noinline u64 string_bytes(struct thread* thread, u64 address) {
+    if (!thread) return 0;
+    thread->window_size_bytes = 0;
+    struct string_measure measure = {.thread = thread, .address = address};
+    bpf_loop(MAX_STRING_PAGES, measure_string, &measure, 0);
+    return measure.bytes;
 }
 
 struct mapping_search {
@@ -145,7 +176,7 @@ static __always_inline u32 search_rule(const struct code_mapping* mapping, u64 v
 
 /* What a signal handler returns to in C libraries that have no CFI there, as musl: mov $15 (rt_sigreturn), %rax and
  * syscall. */
-static __always_inline bool is_signal_return(u64 pc) {
+__noinline int is_signal_return(u64 pc) {
     struct {
         u64 move;
         u64 system_call;
@@ -207,8 +238,9 @@ static __always_inline long stop_walk(struct thread* thread, u32 reason) {
 }
 
 /* The caller returns to the word at `slot`; its registers are `cfa` and `frame_pointer`. */
-static __always_inline long enter_caller(struct thread* thread, u64 slot, u64 cfa, u64 frame_pointer) {
+__noinline int enter_caller(struct thread* thread, u64 slot, u64 cfa, u64 frame_pointer) {
     u64 return_address;
+    if (!thread) return 1;
     if (!read_stack_word(thread, slot, &return_address)) return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
     if (return_address == thread->trampoline && return_address)
         return_address = address_behind_trampoline(return_address, slot);
@@ -224,7 +256,7 @@ static __always_inline long enter_caller(struct thread* thread, u64 slot, u64 cf
 }
 
 /* Whether a call instruction ends at `return_address`: call rel32, or call by register or memory (FF /2). */
-static __always_inline bool follows_call(u64 return_address) {
+__noinline int follows_call(u64 return_address) {
     u8 code[8] = {};
     if (bpf_probe_read_user(code, sizeof code - 1, (const void*)(return_address - 7))) return false;
     if (code[2] == 0xe8) return true;
@@ -236,9 +268,9 @@ static __always_inline bool follows_call(u64 return_address) {
 
 /* Go calls C on another stack and leaves rbp at the frame of its own: a frame when what it returns to is behind a call.
  */
-static __always_inline bool is_frame_of_other_stack(struct thread* thread, u64 frame) {
+__noinline int is_frame_of_other_stack(struct thread* thread, u64 frame) {
     u64 return_address;
-    if ((frame & 7) || !read_stack_word(thread, frame + 8, &return_address) || !follows_call(return_address))
+    if (!thread || (frame & 7) || !read_stack_word(thread, frame + 8, &return_address) || !follows_call(return_address))
         return false;
     /* The stack that is left says nothing about the order on this one. */
     thread->stack_pointer = frame;
@@ -322,12 +354,18 @@ static __always_inline long walk_by_plain_rule(struct thread* thread, u32 rule) 
     return enter_caller(thread, cfa - 8, cfa, frame_pointer);
 }
 
-static long walk_frame(u32 index, struct thread** context) {
-    struct thread* thread = *context;
+/* One frame; not 0: the walk is over. */
+static __always_inline long walk_frame_of(struct thread* thread) {
     u32 rule = find_rule(thread);
     if (rule == RULE_NOT_KNOWN) return stop_walk(thread, MT_SITE_STACK_SENT_RAW);
     if (rule & MT_UNWIND_SPECIAL) return walk_by_special_rule(thread, rule);
     return walk_by_plain_rule(thread, rule);
+}
+
+static long walk_frame(u32 index, struct thread** context) {
+    /* A global function may return anything: "At callback return the register R0 has smin=0 smax=4294967295 should have
+     * been in [0, 1]". */
+    return walk_frame_of(*context) ? 1 : 0;
 }
 
 static __always_inline void forget_stale_code(struct thread* thread) {

@@ -17,14 +17,14 @@ typedef unsigned long long mt_u64;
 #endif
 
 enum mt_limits {
-    MT_MAX_ROWS = 512,      /* rows of the table of allocators; a power of two */
-    MT_MAX_FRAMES = 127,    /* frames of one stack */
-    MT_MAX_CALLS = 16,      /* allocator calls in flight on one thread */
-    MT_MAX_OWNERS = 4096,   /* address spaces that one session can tell apart; owner 0 is "none" */
+    MT_MAX_ROWS = 512,          /* rows of the table of allocators; a power of two */
+    MT_MAX_FRAMES = 127,        /* frames of one stack */
+    MT_MAX_CALLS = 16,          /* allocator calls in flight on one thread */
+    MT_MAX_OWNERS = 4096,       /* address spaces that one session can tell apart; owner 0 is "none" */
     MT_RAW_STACK_BYTES = 16384, /* of a stack that the user side has to walk */
-    MT_LIVE_WINDOW = 8,     /* slots in which a block of the live table can be */
-    MT_UNWIND_SEGMENTS = 2, /* executable segments of a file that can be told apart */
-    MT_PC_CACHES = 64,      /* owners that have a cache of unwind rules */
+    MT_LIVE_WINDOW = 8,         /* slots in which a block of the live table can be */
+    MT_UNWIND_SEGMENTS = 2,     /* executable segments of a file that can be told apart */
+    MT_PC_CACHES = 64,          /* owners that have a cache of unwind rules */
     MT_PC_CACHE_WORDS = 4096,
 };
 
@@ -39,6 +39,7 @@ enum mt_operation {
     MT_OP_MAP = 6,      /* mmap(address, size, protection, flags, fd, offset) */
     MT_OP_UNMAP = 7,    /* munmap(old, size) */
     MT_OP_REMAP = 8,    /* mremap(old, old_size = argument 2, size, flags, new_address) */
+    MT_OP_THROW = 10,   /* what calls in flight that may throw do when they fail: std::get_new_handler */
     MT_OP_RESIZE = 9,   /* resizes `old` where it is, returns its new size, less than `size` when it failed: xallocx */
 };
 
@@ -46,6 +47,7 @@ enum mt_operation {
 enum mt_row_flags {
     MT_ROW_RETURN_INSTRUCTIONS = 1, /* its return is seen at its own return instructions: it may throw, and an exception
                                        must not meet a return address that a return probe has replaced */
+    MT_ROW_SIZE_OF_STRING = 4,      /* ALLOCATE: the block is the size of the string in it: mi_strdup */
     MT_ROW_FREES_WHEN_FAILED = 2,   /* REALLOCATE: gives back `old` also when it returns nothing: reallocf */
 };
 
@@ -184,7 +186,7 @@ enum mt_event_type {
     MT_EVENT_EXEC = 11,        /* ... exec ended one; owner is the old one, 0 if none was seen */
     MT_EVENT_FILE = 13,        /* struct mt_file_event: the walk met a file that has no unwind table */
     MT_EVENT_EXIT = 12,        /* ... a target's last thread ended */
-    MT_EVENT_RAW_STACK = 14,   /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
+    MT_EVENT_RAW_STACK = 14, /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
 };
 
 struct mt_event {

@@ -239,7 +239,7 @@ TEST_CASE("a fault in a file of rows is told with its line and column", "[probes
     CHECK(fault_of("user get allocate mapping size=arg0 get") == "1:19 'mapping' is not the kind of allocate");
     CHECK(fault_of("user get allocate  heap  size=arg0,cuont=arg1 get") == "1:36 unknown key 'cuont'");
     CHECK(fault_of("user get free heap ptr=arg0,size=arg1 get") == "1:29 free has no 'size'");
-    CHECK(fault_of("user get allocate heap - get") == "1:24 '-' is not KEY=VALUE");
+    CHECK(fault_of("user get allocate heap - get") == "1:25 allocate needs 'size'");
     CHECK(fault_of("user A::get allocate heap size=arg0 get") == "1:7 '::' is of a demangled name");
     CHECK(fault_of("* get allocate heap size=arg0 get") ==
           "1:1 '*' is for rows that are built in, and this is none of them");

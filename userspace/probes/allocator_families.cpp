@@ -36,6 +36,7 @@ constexpr mt_row allocates_or_throws(Arguments argument) {
     return does(MT_OP_ALLOCATE, argument, MT_ROW_RETURN_INSTRUCTIONS);
 }
 
+constexpr mt_row copies_string = does(MT_OP_ALLOCATE, {}, MT_ROW_SIZE_OF_STRING);
 constexpr mt_row frees_first = does(MT_OP_FREE, {.old = 1});
 
 constexpr std::string_view libc_prefixes[] = {"__libc_"};
@@ -94,6 +95,9 @@ constexpr auto malloc_functions = std::to_array<AllocatorFunction>({
     {.family = "*", .symbol = "_ZdaPvmSt11align_val_t",             .name = "operator delete[]", .row = frees_first, .null_does_nothing = true},
     {.family = "*", .symbol = "_ZdaPvRKSt9nothrow_t",               .name = "operator delete[]", .row = frees_first, .null_does_nothing = true},
     {.family = "*", .symbol = "_ZdaPvSt11align_val_tRKSt9nothrow_t", .name = "operator delete[]", .row = frees_first, .null_does_nothing = true},
+    // Itanium C++ ABI, 2.4.2. It calls malloc, on behalf of nobody, while a failing operator new of the same file is in
+    // flight.
+    {.family = "*", .symbol = "__cxa_allocate_exception",            .name = "throw",             .row = does(MT_OP_THROW, {})},
 });
 
 // What is one allocator's alone, and what is nobody's: mappings, and operator new where it ends in another file's malloc.
@@ -112,6 +116,10 @@ constexpr auto other_functions = std::to_array<AllocatorFunction>({
     {.family = "c++", .symbol = "_ZnamRKSt9nothrow_t",                .name = "operator new[]", .row = does(MT_OP_DELEGATE, {.size = 1}), .scope = RowScope::callers_of_malloc},
     {.family = "c++", .symbol = "_ZnamSt11align_val_t",               .name = "operator new[]", .row = does(MT_OP_DELEGATE, {.size = 1}), .scope = RowScope::callers_of_malloc},
     {.family = "c++", .symbol = "_ZnamSt11align_val_tRKSt9nothrow_t", .name = "operator new[]", .row = does(MT_OP_DELEGATE, {.size = 1}), .scope = RowScope::callers_of_malloc},
+
+    // ISO C++, [alloc.errors]: a failing operator new asks for the handler before it calls it.
+    {.family = "c++", .symbol = "_ZSt15get_new_handlerv",    .name = "get_new_handler", .row = does(MT_OP_THROW, {})},
+    {.family = "c++", .symbol = "_ZSt15set_new_handlerPFvvE", .name = "set_new_handler", .row = does(MT_OP_THROW, {})},
 
     // jemalloc(3), "Non-standard API".
     {.family = "jemalloc", .symbol = "mallocx",  .name = "mallocx",  .row = allocates({.size = 1})},
@@ -167,6 +175,10 @@ constexpr auto other_functions = std::to_array<AllocatorFunction>({
     {.family = "mimalloc", .symbol = "mi_recalloc_aligned_at", .name = "mi_recalloc_aligned_at", .row = reallocates({.size = 3, .count = 2, .old = 1})},
     {.family = "mimalloc", .symbol = "mi_aligned_recalloc",   .name = "mi_aligned_recalloc",   .row = reallocates({.size = 3, .count = 2, .old = 1})},
     {.family = "mimalloc", .symbol = "mi_aligned_offset_recalloc", .name = "mi_aligned_offset_recalloc", .row = reallocates({.size = 3, .count = 2, .old = 1})},
+    {.family = "mimalloc", .symbol = "mi_strdup",             .name = "mi_strdup",             .row = copies_string},
+    {.family = "mimalloc", .symbol = "mi_strndup",            .name = "mi_strndup",            .row = copies_string},
+    {.family = "mimalloc", .symbol = "mi_heap_strdup",        .name = "mi_heap_strdup",        .row = copies_string},
+    {.family = "mimalloc", .symbol = "mi_heap_strndup",       .name = "mi_heap_strndup",       .row = copies_string},
     {.family = "mimalloc", .symbol = "mi_free_size",          .name = "mi_free_size",          .row = frees_first, .null_does_nothing = true},
     {.family = "mimalloc", .symbol = "mi_free_size_aligned",  .name = "mi_free_size_aligned",  .row = frees_first, .null_does_nothing = true},
     {.family = "mimalloc", .symbol = "mi_free_aligned",       .name = "mi_free_aligned",       .row = frees_first, .null_does_nothing = true},

@@ -16,8 +16,9 @@ bool is_file(std::string_view path, std::string_view wanted) {
     return name.starts_with(wanted) && (name.size() == wanted.size() || name[wanted.size()] == '.');
 }
 
-bool is_operator(std::string_view symbol) {
-    return symbol.starts_with("_Zn") || symbol.starts_with("_Zd");
+/// Of C++ rather than C: it concerns the file's allocator only where that is in the same file.
+bool is_cxx(std::string_view symbol) {
+    return symbol.starts_with("_Zn") || symbol.starts_with("_Zd") || symbol.starts_with("__cxa_");
 }
 
 bool applies(const AllocatorFunction& function, const FileAllocator& allocator, std::string_view file) {
@@ -25,13 +26,21 @@ bool applies(const AllocatorFunction& function, const FileAllocator& allocator, 
         case RowScope::everywhere:
             return true;
         case RowScope::family:
-            return function.family == allocator.family && (allocator.has_malloc || !is_operator(function.symbol));
+            return function.family == allocator.family && (allocator.has_malloc || !is_cxx(function.symbol));
         case RowScope::callers_of_malloc:
             return !allocator.has_malloc;
         case RowScope::functions_of_a_user:
             return is_file(file, function.file);
     }
     return false;
+}
+
+/// Whether a prefix of `family` goes before the function's name. One of no family is the user's: before the names that
+/// say whose they are, and before those of the malloc family, which are then nobody's in particular.
+bool has_prefix(const AllocatorFunction& function, std::string_view family) {
+    if (function.kind != BlockKind::heap || function.scope == RowScope::functions_of_a_user) return false;
+    if (!family.empty()) return function.family == family;
+    return function.scope == RowScope::everywhere || function.family == allocator_families().back().name;
 }
 
 }  // namespace
@@ -56,7 +65,7 @@ std::string_view AllocatorTable::keep(std::string_view text) {
 
 void AllocatorTable::add_prefix(std::string_view prefix) {
     if (prefix.empty() || std::ranges::find(prefixes_, prefix, &Prefix::text) != prefixes_.end()) return;
-    prefixes_.push_back({keep(prefix), allocator_families().back().name});
+    prefixes_.push_back({keep(prefix), {}});
 }
 
 Result<void> AllocatorTable::add_function(const AllocatorFunction& function) {
@@ -92,9 +101,7 @@ uint32_t AllocatorTable::find_prefixed(std::string_view symbol) const {
         if (!symbol.starts_with(prefix.text)) continue;
         const auto [begin, end] = rows_by_symbol_.equal_range(symbol.substr(prefix.text.size()));
         for (auto entry = begin; entry != end; ++entry)
-            if (rows_[entry->second].family == prefix.family && rows_[entry->second].kind == BlockKind::heap &&
-                rows_[entry->second].scope != RowScope::functions_of_a_user)
-                return entry->second;
+            if (has_prefix(rows_[entry->second], prefix.family)) return entry->second;
     }
     return 0;
 }

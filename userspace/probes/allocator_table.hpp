@@ -30,8 +30,8 @@ class AllocatorTable {
     AllocatorTable(AllocatorTable&&) = default;
     AllocatorTable& operator=(AllocatorTable&&) = default;
 
-    /// Functions whose names are those of the malloc family behind `prefix`. A prefix that is built in is known
-    /// already.
+    /// Functions whose names are those of the malloc family, and of jemalloc and others, behind `prefix`. A prefix that
+    /// is built in is known already.
     void add_prefix(std::string_view prefix);
     /// A function that the user named; its texts are copied. Errors: the row contradicts itself, the table is full.
     Result<void> add_function(const AllocatorFunction& function);
@@ -46,7 +46,7 @@ class AllocatorTable {
   private:
     struct Prefix {
         std::string_view text;
-        std::string_view family;
+        std::string_view family;  // empty: the user's
     };
 
     std::string_view keep(std::string_view text);

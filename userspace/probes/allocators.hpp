@@ -74,11 +74,13 @@ constexpr bool is_reserved_row(const AllocatorFunction& function) {
 
 /// Whether the row names the arguments that its operation has, no more and no less.
 constexpr bool has_right_arguments(const mt_row& row) {
-    const bool has_size = (row.size_argument != 0) != (row.constant_size_bytes != 0);
+    const bool is_string = (row.flags & MT_ROW_SIZE_OF_STRING) != 0;
+    const int sizes = (row.size_argument != 0) + (row.constant_size_bytes != 0) + is_string;
+    const bool has_size = sizes == 1;
     const bool has_count = row.count_argument != 0;
     const bool has_old = row.old_argument != 0;
     const bool has_out = row.out_argument != 0;
-    const bool has_any_size = row.size_argument != 0 || row.constant_size_bytes != 0;
+    const bool has_any_size = sizes != 0;
     switch (row.operation) {
         case MT_OP_ALLOCATE:
             return has_size && !has_old && !has_out;
@@ -89,6 +91,8 @@ constexpr bool has_right_arguments(const mt_row& row) {
             return has_size && has_old && !has_out;
         case MT_OP_ALLOCATE_OUT:
             return has_size && has_out && !has_old;
+        case MT_OP_THROW:
+            return !has_any_size && !has_count && !has_old && !has_out;
         case MT_OP_DELEGATE:
             return row.size_argument != 0 && has_size && !has_count && !has_old && !has_out;
         case MT_OP_MAP:
@@ -104,9 +108,10 @@ constexpr bool has_right_arguments(const mt_row& row) {
 
 /// Whether the row's flags suit its operation: a mapping's and a delegate's return is never seen by instruction.
 constexpr bool has_right_flags(const mt_row& row) {
-    constexpr mt_u8 known = MT_ROW_RETURN_INSTRUCTIONS | MT_ROW_FREES_WHEN_FAILED;
+    constexpr mt_u8 known = MT_ROW_RETURN_INSTRUCTIONS | MT_ROW_FREES_WHEN_FAILED | MT_ROW_SIZE_OF_STRING;
     if ((row.flags & ~known) != 0) return false;
     if ((row.flags & MT_ROW_FREES_WHEN_FAILED) != 0 && row.operation != MT_OP_REALLOCATE) return false;
+    if ((row.flags & MT_ROW_SIZE_OF_STRING) != 0 && row.operation != MT_OP_ALLOCATE) return false;
     if (!returns_by_instruction(row)) return true;
     return row.operation == MT_OP_FREE || (needs_return(row) && row.operation != MT_OP_MAP &&
                                            row.operation != MT_OP_UNMAP && row.operation != MT_OP_REMAP);

@@ -173,7 +173,7 @@ Result<void> ElfFile::append_functions(uint32_t section_type, std::vector<Functi
         if (text == nullptr) return error("damaged symbol names: " + libelf_text());
         const std::string_view name(text, ::strnlen(text, max_name_bytes));
         functions.push_back({name.substr(0, name.find('@')), symbol.st_value, symbol.st_size,
-                             GELF_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC});
+                             GELF_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC, GELF_ST_BIND(symbol.st_info) == STB_LOCAL});
     }
     return {};
 }

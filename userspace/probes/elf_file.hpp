@@ -23,6 +23,7 @@ struct FunctionSymbol {
     uint64_t vaddr = 0;     // as linked, before the load bias
     uint64_t size_bytes = 0;
     bool is_ifunc = false;  // STT_GNU_IFUNC: vaddr is the resolver, not the function
+    bool is_local = false;  // no other file can call it by name
 };
 
 /// Move-only. Reads lazily, so one thread at a time.

@@ -10,8 +10,10 @@
 namespace memtrace {
 namespace {
 
+constexpr std::string_view string_size = "string";
+constexpr std::string_view no_arguments = "-";
 constexpr std::string_view keys_hint =
-    "keys are size=arg0 (or size=64K), count=arg1, ptr=arg0, result=*arg0, null=nothing, returns=instructions and "
+    "keys: size=arg0 or 64K or string, count=arg1, ptr=arg0, result=*arg0, null=nothing, returns=instructions, "
     "fails=frees";
 
 constexpr std::array<std::string_view, argument_key_count> key_names = {"size", "count",   "ptr",  "result",
@@ -41,6 +43,7 @@ constexpr std::array operations = {
     Operation{MT_OP_MAP, "map"},
     Operation{MT_OP_UNMAP, "unmap"},
     Operation{MT_OP_REMAP, "remap"},
+    Operation{MT_OP_THROW, "throw"},
 };
 
 const Operation* find_operation(uint8_t number) {
@@ -74,6 +77,7 @@ class ArgumentReader {
 
 std::optional<TextFault> ArgumentReader::read() {
     std::string_view rest = arguments_.text;
+    if (rest == no_arguments) return std::nullopt;
     while (true) {
         const size_t end = std::min(rest.find(','), rest.size());
         if (auto fault = read_item(rest.substr(0, end))) return fault;
@@ -125,6 +129,10 @@ std::optional<TextFault> ArgumentReader::read_value(ArgumentKey key, std::string
 }
 
 std::optional<TextFault> ArgumentReader::read_size(std::string_view value) {
+    if (value == string_size) {
+        arguments_.row.flags |= MT_ROW_SIZE_OF_STRING;
+        return std::nullopt;
+    }
     if (value.empty() || !is_digit(value.front())) return read_argument("size", value, arguments_.row.size_argument);
     const Result<uint64_t> size_bytes = parse_size(value);
     if (!size_bytes) return TextFault{value, fmt::format("'{}' is not a size", value), size_bytes.error().hint};
@@ -203,13 +211,14 @@ std::string arguments_text(const AllocatorFunction& function) {
     };
     append_argument("size", "", row.size_argument);
     if (row.constant_size_bytes != 0) append("size", std::to_string(row.constant_size_bytes));
+    if ((row.flags & MT_ROW_SIZE_OF_STRING) != 0) append("size", string_size);
     append_argument("count", "", row.count_argument);
     append_argument("ptr", "", row.old_argument);
     append_argument("result", "*", row.out_argument);
     if (function.null_does_nothing) append("null", "nothing");
     if ((row.flags & MT_ROW_FREES_WHEN_FAILED) != 0) append("fails", "frees");
     if (returns_by_instruction(row)) append("returns", "instructions");
-    return text.empty() ? "-" : text;
+    return text.empty() ? std::string(no_arguments) : text;
 }
 
 std::string_view operation_name(uint8_t number) {

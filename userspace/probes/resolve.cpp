@@ -61,9 +61,12 @@ FileAllocator allocator_of(const ElfFile& file, const std::vector<FunctionSymbol
 std::vector<Definition> find_definitions(const ElfFile& file, const std::vector<FunctionSymbol>& functions,
                                          const AllocatorTable& table, const FileAllocator& allocator) {
     std::vector<Definition> definitions;
-    for (const FunctionSymbol& function : functions)
-        if (const uint32_t row = table.find(function.name, allocator, file.name()); row != 0)
-            definitions.push_back({row, function});
+    for (const FunctionSymbol& function : functions) {
+        const uint32_t row = table.find(function.name, allocator, file.name());
+        // A library's own copy of mmap is not what the program calls: that of the dynamic linker maps libraries.
+        const bool is_private = function.is_local && table[row].kind == BlockKind::mapping;
+        if (row != 0 && !is_private) definitions.push_back({row, function});
+    }
     std::ranges::stable_sort(definitions, {}, [&](const Definition& definition) {
         const bool is_built_in = table[definition.row].scope != RowScope::functions_of_a_user;
         const bool has_prefix = table[definition.row].symbol != definition.symbol.name;

@@ -52,8 +52,8 @@ WalkedStack RawStacks::walk(const mt_raw_stack_event& event) {
                           .stack_pointer = event.stack_pointer,
                           .frame_pointer = event.frame_pointer,
                           .bytes = pages.subspan(below)};
-    const auto end =
-        walk_stack(stack, [&](uint64_t pc) { return code_at(event, pc); }, max_frames_, walked.return_addresses);
+    const auto end = walk_stack(
+        stack, [&](uint64_t pc) { return code_at(event, pc); }, max_frames_, walked.return_addresses);
     walked.error = error_of(end);
     return walked;
 }

@@ -49,8 +49,7 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options) {
     if (!session) return std::move(session).error();
     auto mapping_events = MappingEvents::open();
     if (!mapping_events) return std::move(mapping_events).error();
-    std::unique_ptr<Tracer> tracer(
-        new Tracer(options, std::move(session).value(), std::move(mapping_events).value()));
+    std::unique_ptr<Tracer> tracer(new Tracer(options, std::move(session).value(), std::move(mapping_events).value()));
     if (auto loaded = tracer->unwind_tables_.load_vdso(); !loaded)
         log_warning(loaded.error().what + ": " + loaded.error().why);
     return tracer;

@@ -28,10 +28,10 @@ struct CodeAt {
 enum class WalkEnd : uint8_t {
     thread_start,
     too_many_frames,
-    no_cfi,         // nor a frame pointer that leads on
-    outside_copy,   // the stack goes on above what was copied
-    unsupported,    // CFI that the tables cannot say
-    no_progress,    // a frame that is not above the one before
+    no_cfi,        // nor a frame pointer that leads on
+    outside_copy,  // the stack goes on above what was copied
+    unsupported,   // CFI that the tables cannot say
+    no_progress,   // a frame that is not above the one before
 };
 
 /// Appends the callers of the frame to `return_addresses`, up to `max_frames` in all.
