@@ -10,9 +10,11 @@
 
 /* A mapped piece of code of one file, as the walk needs it. */
 struct code_mapping {
-    u64 start;             /* user address */
-    u64 size_bytes;        /* 0: this entry is free */
-    u64 vaddr_minus_start; /* address in the file = user address + this, modulo 2^64 */
+    u64 start;              /* user address */
+    u64 size_bytes;         /* 0: this entry is free */
+    u64 vaddr_minus_start;  /* address in the file = user address + this, modulo 2^64 */
+    u64 module;             /* hash of the file's numbers; 0: no file */
+    u64 offset_minus_start; /* offset in the file = user address + this; without a file the address itself */
     u64 first_page_vaddr;
     u32 first_page;
     u32 page_count;
@@ -24,9 +26,11 @@ struct code_mapping {
 
 #define CODE_MAPPINGS 4
 
-/* One word an address: address << 16 | rule. It cannot tear, so all cpus share it. */
+/* What is known of an address, in two words that all cpus share: address << 16 | rule, which cannot tear, and the place
+ * in its file, which says by its low 16 bits whether it is that of the same address. */
 struct pc_cache {
     u64 words[MT_PC_CACHE_WORDS];
+    u64 places[MT_PC_CACHE_WORDS];
 };
 
 /* State of one thread of a target. Below 8 KB: Linux 7.3 refuses larger task storage. */
@@ -50,7 +54,8 @@ struct thread {
     u32 code_generation; /* of the owner, when code_mappings was filled */
     u32 next_code_mapping;
     struct code_mapping code_mappings[CODE_MAPPINGS];
-    u64 hash[2];
+    u64 place;   /* of pc: hash of file and offset, 48 bits */
+    u64 hash[2]; /* of the places of all frames */
     u64 window[WINDOW_BYTES / 8];
 };
 

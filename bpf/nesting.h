@@ -150,6 +150,8 @@ static __always_inline enum containment containment_in(struct settling* new_call
 /* A call at the very place of another one: a tail call (reallocarray's to realloc), or the other one is over. */
 static __always_inline bool is_tail_call(const struct settling* new_call, const struct call* outer) {
     if (outer->function == new_call->function) return false;
+    /* A delegate's probe is that of the last one in its chain. */
+    if ((outer->flags & CALL_HAS_NO_RETURN) && outer->row == new_call->row) return false;
     if (outer->flags & CALL_KEEPS_RETURN_ADDRESS) return new_call->return_address == outer->return_address;
     return new_call->trampoline && new_call->return_address == new_call->trampoline;
 }

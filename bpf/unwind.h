@@ -26,10 +26,20 @@ static __always_inline void add_frame(struct thread* thread, u64 return_address)
     if (index >= MT_MAX_FRAMES) return;
     thread->frames[index & MT_MAX_FRAMES] = return_address;
     thread->frame_count = index + 1;
-    u64 first = (thread->hash[0] ^ return_address) * 0xff51afd7ed558ccdull;
+}
+
+/* A stack is known by where its frames are in their files: addresses change from one library to the next that is mapped
+ * there. */
+static __always_inline void add_place(struct thread* thread) {
+    u64 first = (thread->hash[0] ^ thread->place) * 0xff51afd7ed558ccdull;
     thread->hash[0] = first ^ (first >> 32);
-    u64 second = (thread->hash[1] + return_address) * 0x9e3779b97f4a7c15ull;
+    u64 second = (thread->hash[1] + thread->place) * 0x9e3779b97f4a7c15ull;
     thread->hash[1] = second ^ (second >> 29);
+}
+
+static __always_inline u64 place_of(u64 module, u64 offset) {
+    u64 place = (module ^ offset * 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+    return place >> 16;
 }
 
 /* A word of the user stack, through a window that ends with the page: a page that is present never makes the copy fail.
@@ -108,6 +118,9 @@ static __always_inline void find_table(struct thread* thread, struct mapping_sea
     struct code_mapping* mapping = &search->mapping;
     mapping->state = MT_UNWIND_NO_CFI;
     if (search->file.inode == 0) return;
+    u64 device = search->file.device & ~MT_UNWIND_EVERY_ADDRESS;
+    mapping->module = (search->file.inode * 0x9e3779b97f4a7c15ull ^ device) * 0xff51afd7ed558ccdull | 1;
+    mapping->offset_minus_start = search->file_offset - mapping->start;
     struct mt_unwind_file* table = bpf_map_lookup_elem(&unwind_files, &search->file);
     if (!table) {
         struct mt_unwind_file asked = {.state = MT_UNWIND_ASKED_FOR};
@@ -149,29 +162,34 @@ __noinline u32 find_code_mapping(struct thread* thread, u64 pc) {
 }
 
 /* Half of an element: two words share one. */
-static __always_inline u32 word_at(void* map, u32 index) {
+static __always_inline bool read_word_at(void* map, u32 index, u32* word) {
     u32 element = index / 2;
     u64* pair = bpf_map_lookup_elem(map, &element);
-    /* Without a branch: each doubles what the verifier has to follow in the search. */
-    return pair ? (u32)(*pair >> (index & 1) * 32) : 0;
+    if (!pair) return false;
+    *word = (u32)(*pair >> (index & 1) * 32);
+    return true;
 }
 
 /* The rule of address `vaddr` of a file: the search that memtrace/unwind_abi.h describes. */
 static __always_inline u32 search_rule(const struct code_mapping* mapping, u64 vaddr) {
     u64 page = (vaddr - mapping->first_page_vaddr) >> MT_UNWIND_PAGE_SHIFT;
     if (page + 1 >= mapping->page_count) return MT_UNWIND_GAP;
-    u32 from = mapping->first_page + (u32)page, to = from + 1;
-    u32 low = word_at(&unwind_pages, from), high = word_at(&unwind_pages, to);
+    u32 from = mapping->first_page + (u32)page, low, high, row;
+    if (!read_word_at(&unwind_pages, from, &low) || !read_word_at(&unwind_pages, from + 1, &high)) return MT_UNWIND_GAP;
     /* A page has at most 4096 rows. */
     for (u32 step = 0; step < 13; step++) {
         if (low >= high) break;
         u32 middle = (low + high) / 2;
-        if ((u16)word_at(&unwind_rows, middle) <= (u16)vaddr)
-            low = middle + 1;
-        else
-            high = middle;
+        if (!read_word_at(&unwind_rows, middle, &row)) return MT_UNWIND_GAP;
+        /* 1 when the row is not behind the address. Computed, since a branch doubles what the verifier has to follow,
+         * each time; and hidden from clang, which would make one of it. */
+        u64 is_not_behind = ((u64)(u16)row - (u16)vaddr - 1) >> 63;
+        asm volatile("" : "+r"(is_not_behind));
+        low += (middle + 1 - low) * (u32)is_not_behind;
+        high -= (high - middle) * (1 - (u32)is_not_behind);
     }
-    return word_at(&unwind_rows, low - 1) >> 16;
+    if (!read_word_at(&unwind_rows, low - 1, &row)) return MT_UNWIND_GAP;
+    return row >> 16;
 }
 
 /* What a signal handler returns to in C libraries that have no CFI there, as musl: mov $15 (rt_sigreturn), %rax and
@@ -187,7 +205,7 @@ __noinline int is_signal_return(u64 pc) {
 
 #define RULE_NOT_KNOWN 0xffffffffu
 
-/* The rule at thread->pc, RULE_NOT_KNOWN when the table is not there yet. */
+/* The rule at thread->pc, RULE_NOT_KNOWN when the table is not there yet; sets thread->place. */
 __noinline u32 find_rule(struct thread* thread) {
     if (!thread) return RULE_NOT_KNOWN;
     u64 pc = thread->pc;
@@ -196,17 +214,23 @@ __noinline u32 find_rule(struct thread* thread) {
     u32 slot = (u32)((pc * 0x9e3779b97f4a7c15ull) >> 52) & (MT_PC_CACHE_WORDS - 1);
     if (thread->is_interrupted) cache = 0;
     if (cache) {
-        u64 word = cache->words[slot];
-        if (word >> 16 == pc) return word & 0xffff;
+        u64 word = cache->words[slot], place = cache->places[slot];
+        thread->place = place >> 16;
+        if (word >> 16 == pc && (u16)place == (u16)pc) return word & 0xffff;
     }
+    thread->place = place_of(0, pc);
     u32 found = find_code_mapping(thread, pc);
     if (!found) return MT_UNWIND_GAP;
     const struct code_mapping* mapping = &thread->code_mappings[(found - 1) & (CODE_MAPPINGS - 1)];
     if (mapping->state == MT_UNWIND_ASKED_FOR) return RULE_NOT_KNOWN;
+    thread->place = place_of(mapping->module, pc + mapping->offset_minus_start);
     u32 rule = MT_UNWIND_GAP;
     if (mapping->state == MT_UNWIND_READY) rule = search_rule(mapping, pc + mapping->vaddr_minus_start);
     if (rule == MT_UNWIND_GAP && is_signal_return(pc + 1)) rule = MT_UNWIND_SIGNAL;
-    if (cache) cache->words[slot] = pc << 16 | rule;
+    if (cache) {
+        cache->places[slot] = thread->place << 16 | (u16)pc;
+        cache->words[slot] = pc << 16 | rule;
+    }
     return rule;
 }
 
@@ -238,9 +262,8 @@ static __always_inline long stop_walk(struct thread* thread, u32 reason) {
 }
 
 /* The caller returns to the word at `slot`; its registers are `cfa` and `frame_pointer`. */
-__noinline int enter_caller(struct thread* thread, u64 slot, u64 cfa, u64 frame_pointer) {
+static __always_inline long enter_caller(struct thread* thread, u64 slot, u64 cfa, u64 frame_pointer) {
     u64 return_address;
-    if (!thread) return 1;
     if (!read_stack_word(thread, slot, &return_address)) return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
     if (return_address == thread->trampoline && return_address)
         return_address = address_behind_trampoline(return_address, slot);
@@ -278,7 +301,8 @@ __noinline int is_frame_of_other_stack(struct thread* thread, u64 frame) {
 }
 
 /* A step where there is no CFI. The frame pointer of code that keeps none is data: then this is where the walk ends. */
-static __always_inline long walk_by_frame_pointer(struct thread* thread) {
+__noinline int walk_by_frame_pointer(struct thread* thread) {
+    if (!thread) return 1;
     u64 frame = thread->frame_pointer, caller_frame;
     /* A thread starts with rbp 0 (System V AMD64 ABI, 3.4.1). */
     if (frame == 0) return 1;
@@ -288,7 +312,8 @@ static __always_inline long walk_by_frame_pointer(struct thread* thread) {
     return enter_caller(thread, frame + 8, frame + 16, caller_frame);
 }
 
-static __always_inline long walk_signal_frame(struct thread* thread) {
+__noinline int walk_signal_frame(struct thread* thread) {
+    if (!thread) return 1;
     u64 sp = thread->stack_pointer, interrupted_sp, interrupted_pc, frame_pointer;
     if (!read_word(sp + SIGNAL_FRAME_RBP, &frame_pointer) || !read_word(sp + SIGNAL_FRAME_RSP, &interrupted_sp) ||
         !read_word(sp + SIGNAL_FRAME_RIP, &interrupted_pc))
@@ -313,7 +338,8 @@ static __always_inline bool find_cfa(struct thread* thread, const struct mt_unwi
 }
 
 /* A rule that is too long for 15 bits. */
-static __always_inline long walk_by_dictionary(struct thread* thread, u32 index) {
+__noinline int walk_by_dictionary(struct thread* thread, u32 index) {
+    if (!thread) return 1;
     u32 found = find_code_mapping(thread, thread->pc);
     if (!found) return stop_walk(thread, MT_SITE_STACK_UNSUPPORTED);
     u32 position = thread->code_mappings[(found - 1) & (CODE_MAPPINGS - 1)].first_rule + index;
@@ -331,7 +357,8 @@ static __always_inline long walk_by_dictionary(struct thread* thread, u32 index)
     return enter_caller(thread, cfa - 8, cfa, frame_pointer);
 }
 
-static __always_inline long walk_by_special_rule(struct thread* thread, u32 rule) {
+__noinline int walk_by_special_rule(struct thread* thread, u32 rule) {
+    if (!thread) return 1;
     if ((rule & MT_UNWIND_DICTIONARY_BITS) == MT_UNWIND_DICTIONARY)
         return walk_by_dictionary(thread, rule & MT_UNWIND_INDEX_MASK);
     if (rule == MT_UNWIND_STOP) return 1;
@@ -358,6 +385,7 @@ static __always_inline long walk_by_plain_rule(struct thread* thread, u32 rule) 
 static __always_inline long walk_frame_of(struct thread* thread) {
     u32 rule = find_rule(thread);
     if (rule == RULE_NOT_KNOWN) return stop_walk(thread, MT_SITE_STACK_SENT_RAW);
+    add_place(thread);
     if (rule & MT_UNWIND_SPECIAL) return walk_by_special_rule(thread, rule);
     return walk_by_plain_rule(thread, rule);
 }

@@ -127,7 +127,7 @@ struct mt_target {
 
 /* Identity of a call site within one session: same address space, same function, same stack. */
 struct mt_site_key {
-    mt_u64 stack_hash[2]; /* 128-bit hash of the return addresses */
+    mt_u64 stack_hash[2]; /* 128-bit hash of the frames' places: (file, offset), of code without a file its address */
     mt_u32 owner;
     mt_u32 row;
 };

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <map>
 #include <ostream>
 
@@ -53,6 +55,20 @@ ProbePoint own_point(const ElfFile& file, const std::vector<FunctionSymbol>& fun
 }
 
 }  // namespace
+
+std::vector<mt_file> files_of_this_program() {
+    std::ifstream maps("/proc/self/maps");
+    std::vector<mt_file> files;
+    for (std::string line; std::getline(maps, line);) {
+        unsigned major = 0;
+        unsigned minor = 0;
+        unsigned long inode = 0;
+        char access[5] = {};
+        if (std::sscanf(line.c_str(), "%*x-%*x %4s %*x %x:%x %lu", access, &major, &minor, &inode) != 4) continue;
+        if (access[2] == 'x' && inode != 0) files.push_back({uint64_t{major} << 20 | minor, inode});
+    }
+    return files;
+}
 
 bool can_trace(AttachRung rung) {
     if (geteuid() != 0) {
@@ -159,6 +175,9 @@ Tracing::Tracing(AttachRung rung, const SessionOptions& options) {
     SessionOptions with_rung = options;
     with_rung.rung = rung;
     session_ = value_of(Session::open(with_rung));
+    // Frame pointers will do, and the user side that loads tables is not part of these tests.
+    for (const mt_file& file : files_of_this_program())
+        REQUIRE(session_->add_file_without_cfi(file));
 }
 
 Tracing::Tracing(AttachRung rung, const std::vector<OwnProbe>& probes, const SessionOptions& options)

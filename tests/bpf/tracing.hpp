@@ -92,14 +92,20 @@ struct Events : EventSink {
     std::vector<mt_mapping_event> mappings;
     std::vector<mt_block_event> blocks;
     std::vector<mt_process_event> processes;
+    std::vector<mt_raw_stack_event> raw_stacks;
+    std::vector<mt_file_event> files;
 
     void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) override;
+    void on_raw_stack(const mt_raw_stack_event& event) override { raw_stacks.push_back(event); }
+    void on_file(const mt_file_event& event) override { files.push_back(event); }
     void on_mapping(const mt_mapping_event& event) override { mappings.push_back(event); }
     void on_block(const mt_block_event& event) override { blocks.push_back(event); }
     void on_process(const mt_process_event& event) override { processes.push_back(event); }
     const Stack* stack_of(uint32_t site) const;
 };
 
+/// The files whose code the test program maps, as the kernel numbers them.
+std::vector<mt_file> files_of_this_program();
 /// Small tables: they are made anew for each test.
 SessionOptions small_tables();
 

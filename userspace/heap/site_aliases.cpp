@@ -17,9 +17,9 @@ uint64_t hash_of(uint32_t owner, std::span<const uint64_t> words) {
 
 }  // namespace
 
-void SiteAliases::add_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> return_addresses,
+void SiteAliases::add_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> places,
                             bool is_of_one_allocation) {
-    const uint64_t stack = hash_of(owner, return_addresses);
+    const uint64_t stack = hash_of(owner, places);
     std::vector<uint32_t>& sites = sites_by_stack_[stack];
     if (std::ranges::find(sites, site) == sites.end()) sites.push_back(site);
     if (is_of_one_allocation) shared_stacks_.insert(stack);

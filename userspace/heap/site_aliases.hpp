@@ -15,9 +15,9 @@ namespace memtrace {
 /// For one thread.
 class SiteAliases {
   public:
-    /// The stack of `site` is known. `is_of_one_allocation`: another site may have the same.
-    void add_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> return_addresses,
-                   bool is_of_one_allocation);
+    /// The stack of `site` is known; `places` are the words that tell it from others. `is_of_one_allocation`: another
+    /// site may have the same.
+    void add_stack(uint32_t site, uint32_t owner, std::span<const uint64_t> places, bool is_of_one_allocation);
     /// Makes one of the sites that have address space, function and stack in common: that with the lowest index, which
     /// has their totals and blocks from now on.
     void apply(Snapshot& snapshot) const;

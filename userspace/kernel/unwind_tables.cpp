@@ -9,6 +9,12 @@
 #include <algorithm>
 
 namespace memtrace {
+namespace {
+
+/// Words of one struct pc_cache (bpf/maps.h): addresses, then their places.
+constexpr uint32_t pc_cache_words = 2 * MT_PC_CACHE_WORDS;
+
+}  // namespace
 
 void UnwindTables::configure(const UnwindMaps& maps, const UnwindCapacity& capacity) {
     bpf_map__set_max_entries(maps.rows, capacity.rows / 2);
@@ -23,8 +29,7 @@ Result<std::unique_ptr<UnwindTables>> UnwindTables::map(const UnwindMaps& maps, 
     if (!pages) return std::move(pages).error();
     auto rules = MappedArray<mt_unwind_rule>::map(bpf_map__fd(maps.rules), capacity.rules, "unwind_rules");
     if (!rules) return std::move(rules).error();
-    auto pc_words =
-        MappedArray<uint64_t>::map(bpf_map__fd(maps.pc_caches), MT_PC_CACHES * MT_PC_CACHE_WORDS, "pc_caches");
+    auto pc_words = MappedArray<uint64_t>::map(bpf_map__fd(maps.pc_caches), MT_PC_CACHES * pc_cache_words, "pc_caches");
     if (!pc_words) return std::move(pc_words).error();
     return std::unique_ptr<UnwindTables>(new UnwindTables(bpf_map__fd(maps.files), std::move(rows).value(),
                                                           std::move(pages).value(), std::move(rules).value(),
@@ -101,7 +106,7 @@ Result<void> UnwindTables::publish(const mt_file& file, const mt_unwind_file& va
 
 void UnwindTables::clear_cache(uint32_t owner) {
     if (owner >= MT_PC_CACHES) return;
-    const auto words = pc_words_.values().subspan(size_t{owner} * MT_PC_CACHE_WORDS, MT_PC_CACHE_WORDS);
+    const auto words = pc_words_.values().subspan(size_t{owner} * pc_cache_words, MT_PC_CACHE_WORDS);
     for (uint64_t& word : words)
         __atomic_store_n(&word, 0, __ATOMIC_RELAXED);
 }

@@ -13,8 +13,7 @@ namespace {
 constexpr std::string_view string_size = "string";
 constexpr std::string_view no_arguments = "-";
 constexpr std::string_view keys_hint =
-    "keys: size=arg0 or 64K or string, count=arg1, ptr=arg0, result=*arg0, null=nothing, returns=instructions, "
-    "fails=frees";
+    "write size=arg0 (or 64K, string), count=, ptr=, result=*arg0, null=nothing, returns=instructions, fails=frees";
 
 constexpr std::array<std::string_view, argument_key_count> key_names = {"size", "count",   "ptr",  "result",
                                                                         "null", "returns", "fails"};

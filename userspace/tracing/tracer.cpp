@@ -185,7 +185,7 @@ void Tracer::read_mapping_events(uint64_t at_least_until_ns) {
 void Tracer::on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) {
     read_mapping_events(event.time_ns);
     stack_store_.record_stack(site, event.owner, return_addresses, event.time_ns);
-    site_aliases_.add_stack(site, event.owner, return_addresses, false);
+    site_aliases_.add_stack(site, event.owner, places_of(event.owner, return_addresses, event.time_ns), false);
 }
 
 void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
@@ -193,8 +193,20 @@ void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
     const WalkedStack walked = raw_stacks_.walk(event);
     const std::span<const uint64_t> return_addresses = walked.return_addresses;
     stack_store_.record_stack(event.site, event.header.owner, return_addresses, event.header.time_ns);
-    site_aliases_.add_stack(event.site, event.header.owner, return_addresses, true);
+    site_aliases_.add_stack(event.site, event.header.owner,
+                            places_of(event.header.owner, return_addresses, event.header.time_ns), true);
     if (walked.error) raw_stack_errors_[event.site] = *walked.error;
+}
+
+/// What a stack is known by: where its frames are in their files.
+std::vector<uint64_t> Tracer::places_of(uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns) {
+    std::vector<uint64_t> places;
+    for (const uint64_t return_address : return_addresses) {
+        const auto location = stack_store_.locate(owner, return_address - 1, time_ns);
+        places.push_back(reinterpret_cast<uint64_t>(location ? location->module : nullptr));
+        places.push_back(location ? location->offset : return_address - 1);
+    }
+    return places;
 }
 
 Snapshot Tracer::read_snapshot() const {
