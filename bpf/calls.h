@@ -81,12 +81,13 @@ static inline mt_u32 calls_find(const struct calls* calls, mt_u64 sp, mt_u32 row
     return 0;
 }
 
-/* The newest call at `sp` that returns by an instruction to `return_address`, as index + 1; 0 if there is none. */
-static inline mt_u32 calls_find_returning(const struct calls* calls, mt_u64 sp, mt_u64 return_address) {
+/* The newest call at `sp` that returns by an instruction, as index + 1; 0 if there is none. `slot` is the word at `sp`:
+ * its return address, or the trampoline where somebody else has a return probe on the function. */
+static inline mt_u32 calls_find_returning(const struct calls* calls, mt_u64 sp, mt_u64 slot, mt_u64 trampoline) {
     for (mt_u32 index = MT_MAX_CALLS; index > 0; index--) {
         const struct call* call = &calls->stack[(index - 1) & (MT_MAX_CALLS - 1)];
         if (index <= calls->depth && call->sp == sp && (call->flags & CALL_RETURNS_BY_INSTRUCTION) &&
-            call->return_address == return_address)
+            call_slot_is_intact(call, slot, trampoline))
             return index;
     }
     return 0;

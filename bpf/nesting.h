@@ -82,9 +82,10 @@ __noinline u32 find_call(struct thread* thread, u64 sp, u32 row) {
     return thread ? calls_find(&thread->calls, sp, row) : 0;
 }
 
-/* The newest call at `sp` that returns by an instruction to `return_address`, as index + 1; 0 if there is none. */
-__noinline u32 find_returning_call(struct thread* thread, u64 sp, u64 return_address) {
-    return thread ? calls_find_returning(&thread->calls, sp, return_address) : 0;
+/* The newest call at `sp`, where the word `slot` is, that returns by an instruction, as index + 1; 0 if there is none.
+ */
+__noinline u32 find_returning_call(struct thread* thread, u64 sp, u64 slot) {
+    return thread ? calls_find_returning(&thread->calls, sp, slot, return_trampoline()) : 0;
 }
 
 /* Calls in flight that may throw have failed: what is called from now on is a new_handler's, or an exception's. */

@@ -33,6 +33,11 @@ static __always_inline u32 copy_pages(mt_u8* to, u64 address) {
     return copied;
 }
 
+/* Raw stacks are large: they leave half of the ring to what cannot do without. */
+static __always_inline bool ring_has_room(void) {
+    return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) <= bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 2;
+}
+
 /* A walk that met code without a table: the user side ends it, for a site of its own. 0 when there is no room. */
 __noinline u32 make_raw_site(struct thread* thread, struct mt_owner* owner, u32 row) {
     if (!thread || !owner) return 0;
@@ -101,8 +106,12 @@ __noinline u32 make_site(struct thread* thread, struct mt_owner* owner, struct m
 /* The call site of the stack in thread->frames; 0 when it could not be recorded, which has been counted. */
 static __always_inline u32 find_site(struct thread* thread, struct mt_owner* owner, u32 row) {
     struct mt_site_key key = {.stack_hash = {thread->hash[0], thread->hash[1]}, .owner = thread->owner, .row = row};
-    if (thread->walk_flags & MT_SITE_STACK_SENT_RAW) return make_raw_site(thread, owner, row);
-    if (thread->walk_flags & MT_SITE_STACK_TRUNCATED) count(owner, MT_COUNT_STACKS_TRUNCATED);
+    if (thread->walk_flags & MT_SITE_STACK_SENT_RAW) {
+        if (ring_has_room()) return make_raw_site(thread, owner, row);
+        thread->walk_flags = MT_SITE_STACK_NOT_SENT;
+    }
+    if (thread->walk_flags & (MT_SITE_STACK_TRUNCATED | MT_SITE_STACK_NOT_SENT))
+        count(owner, MT_COUNT_STACKS_TRUNCATED);
     u32* known = bpf_map_lookup_elem(&sites_by_key, &key);
     if (!known) return make_site(thread, owner, &key);
     u32 index = *known;

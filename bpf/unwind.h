@@ -140,7 +140,7 @@ static __always_inline bool find_cfa(struct thread* thread, const struct mt_unwi
 __noinline int walk_by_dictionary(struct thread* thread, u32 index) {
     if (!thread) return 1;
     u32 found = find_code_mapping(thread, thread->pc);
-    if (!found) return stop_walk(thread, MT_SITE_STACK_UNSUPPORTED);
+    if (!found || found == MAPPINGS_ARE_BUSY) return stop_walk(thread, MT_SITE_STACK_UNSUPPORTED);
     u32 position = thread->code_mappings[(found - 1) & (CODE_MAPPINGS - 1)].first_rule + index;
     struct mt_unwind_rule* rule = bpf_map_lookup_elem(&unwind_rules, &position);
     u64 cfa, frame_pointer = thread->frame_pointer;

@@ -66,7 +66,13 @@ static __always_inline void find_table(struct thread* thread, struct mapping_sea
     }
 }
 
-/* The mapping of code at `pc`, from the thread's few or from the kernel; its index + 1, or 0 if there is none. */
+/* Another thread is changing the mappings for a moment (linux/errno.h). */
+#define EBUSY 16
+#define TRIES_TO_LOOK 4
+#define MAPPINGS_ARE_BUSY 0xffu
+
+/* The mapping of code at `pc`, from the thread's few or from the kernel: its index + 1, 0 if there is none, or
+ * MAPPINGS_ARE_BUSY. */
 __noinline u32 find_code_mapping(struct thread* thread, u64 pc) {
     if (!thread) return 0;
     for (u32 index = 0; index < CODE_MAPPINGS; index++) {
@@ -75,7 +81,10 @@ __noinline u32 find_code_mapping(struct thread* thread, u64 pc) {
             return index + 1;
     }
     struct mapping_search search = {.mapping.has_every_address = thread->is_interrupted};
-    if (bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &search, 0)) return 0;
+    long error = bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &search, 0);
+    for (u32 try = 1; try < TRIES_TO_LOOK && error == -EBUSY; try++)
+        error = bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &search, 0);
+    if (error) return error == -EBUSY ? MAPPINGS_ARE_BUSY : 0;
     find_table(thread, &search, pc);
     u32 index = thread->next_code_mapping++ & (CODE_MAPPINGS - 1);
     thread->code_mappings[index] = search.mapping;
@@ -128,7 +137,7 @@ __noinline int is_signal_return(u64 pc) {
 
 #define RULE_NOT_KNOWN 0xffffffffu
 
-/* The rule at thread->pc, RULE_NOT_KNOWN when the table is not there yet; sets thread->place. */
+/* The rule at thread->pc, RULE_NOT_KNOWN when the table is not there yet or cannot be found now; sets thread->place. */
 __noinline u32 find_rule(struct thread* thread) {
     if (!thread) return RULE_NOT_KNOWN;
     u64 pc = thread->pc;
@@ -144,6 +153,7 @@ __noinline u32 find_rule(struct thread* thread) {
     thread->place = place_of(0, pc);
     u32 found = find_code_mapping(thread, pc);
     if (!found) return MT_UNWIND_GAP;
+    if (found == MAPPINGS_ARE_BUSY) return RULE_NOT_KNOWN;
     const struct code_mapping* mapping = &thread->code_mappings[(found - 1) & (CODE_MAPPINGS - 1)];
     if (mapping->state == MT_UNWIND_ASKED_FOR) return RULE_NOT_KNOWN;
     thread->place = place_of(mapping->module, pc + mapping->offset_minus_start);

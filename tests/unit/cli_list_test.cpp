@@ -42,7 +42,8 @@ std::string line_of(const std::string& symbol) {
 TEST_CASE("list shows each function of the table, those that all families have once", "[cli]") {
     std::vector<std::string> expected;
     for (const AllocatorFunction& function : built_in_functions()) {
-        if (is_reserved_row(function)) continue;
+        // Those of custom differ in how they are seen to return, which the first line says.
+        if (is_reserved_row(function) || function.family == "custom") continue;
         const std::string line = fmt::format(
             "{}|{}|{}|{}|{}|{}", function.scope == RowScope::family ? "*" : function.family, function.symbol,
             operation_name(function.row.operation), function.kind == BlockKind::mapping ? "mapping" : "heap",

@@ -33,8 +33,14 @@ std::optional<ElfFile> library(const char* path) {
     return std::move(file).value();
 }
 
+/// A C library's: what throws nothing has return probes.
+TestElf as_libc(TestElf elf) {
+    elf.symbols.push_back({.name = "__libc_start_main", .vaddr = TestElf::code_vaddr, .size_bytes = 1});
+    return elf;
+}
+
 std::vector<ProbePoint> points_of(const TestElf& elf) {
-    auto file = ElfFile::open(file_of(elf.bytes()).get(), "test file");
+    auto file = ElfFile::open(file_of(as_libc(elf).bytes()).get(), "test file");
     REQUIRE(file);
     auto found = find_probe_points(*file, AllocatorTable());
     REQUIRE(found);
@@ -42,7 +48,7 @@ std::vector<ProbePoint> points_of(const TestElf& elf) {
 }
 
 std::vector<SkippedFunction> skipped_of(const TestElf& elf) {
-    auto file = ElfFile::open(file_of(elf.bytes()).get(), "test file");
+    auto file = ElfFile::open(file_of(as_libc(elf).bytes()).get(), "test file");
     REQUIRE(file);
     auto found = find_probe_points(*file, AllocatorTable());
     REQUIRE(found);
@@ -238,4 +244,32 @@ TEST_CASE("a file with more definitions than an allocator can have is an error",
     const auto points = find_probe_points(*file, AllocatorTable());
     REQUIRE_FALSE(points);
     CHECK(points.error().what == "test file");
+}
+
+TEST_CASE("an allocator that nothing is known of has its returns seen at its return instructions", "[probes]") {
+    TestElf elf;
+    // push, jne to the second ret, pop, ret, data, pop, ret.
+    elf.code = {0x55, 0x75, 0x04, 0x5d, 0xc3, 0xc3, 0xc3, 0x5d, 0xc3};
+    const uint64_t here = TestElf::code_vaddr;
+    elf.symbols = {{.name = "malloc", .vaddr = here, .size_bytes = 9}};
+    const auto file = ElfFile::open(file_of(elf.bytes()).get(), "test file");
+    REQUIRE(file);
+    const auto found = find_probe_points(*file, AllocatorTable());
+    REQUIRE(found);
+    CHECK(found->allocator.family == "custom");
+    REQUIRE(found->points.size() == 3);
+    CHECK(found->points[0].kind == PointKind::entry);
+    CHECK(found->points[1].kind == PointKind::return_instruction);
+    CHECK(found->points[1].symbol_vaddr == here + 4);
+    CHECK(found->points[2].symbol_vaddr == here + 8);
+
+    // The jump leads into the middle of the pop's neighbour: something is no instruction.
+    elf.code = {0x55, 0x75, 0x01, 0x48, 0x89, 0xc0, 0xc3};
+    elf.symbols = {{.name = "malloc", .vaddr = here, .size_bytes = 7}};
+    const auto wrong = ElfFile::open(file_of(elf.bytes()).get(), "test file");
+    const auto refused = find_probe_points(*wrong, AllocatorTable());
+    REQUIRE(refused);
+    CHECK(refused->points.empty());
+    REQUIRE(refused->skipped.size() == 1);
+    CHECK_THAT(refused->skipped[0].reason, ContainsSubstring("a jump into an instruction"));
 }

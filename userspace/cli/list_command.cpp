@@ -56,7 +56,8 @@ std::string allocator_list() {
         for (size_t index = 0; index < columns.size(); ++index)
             widths[index] = std::max(widths[index], columns[index].size());
 
-    std::string text = fmt::format("# * is each of these, with its prefixes: {}\n", families_text());
+    std::string text = fmt::format(
+        "# * is each of these, with its prefixes: {}; custom is seen to return by instructions\n", families_text());
     for (const auto& [columns, name] : lines) {
         for (size_t index = 0; index < columns.size(); ++index)
             text += fmt::format("{:<{}}  ", columns[index], widths[index]);

@@ -234,6 +234,9 @@ constexpr auto all_rows() {
             rows[row] = function;
             rows[row].family = family.name;
             rows[row].scope = RowScope::family;
+            // Of an allocator that nothing is known of, it is not known either that it throws nothing.
+            if (family.name == families.back().name && needs_return(function.row))
+                rows[row].row.flags |= MT_ROW_RETURN_INSTRUCTIONS;
             ++row;
         }
     for (const AllocatorFunction& function : other_functions)

@@ -203,6 +203,7 @@ Result<ProbePoints> Resolver::look(std::vector<FunctionSymbol> functions) {
         if (resolved.size() > max_points) return Error{file_.name(), "defines the functions of an allocator too often"};
         if (auto point = entry_point(definition)) found_.points.push_back(std::move(*point));
     }
+    if (found_.points.empty()) return std::move(found_);
     const JumpTargets jumps(file_, functions_);
     leave_out_jumps_to_frees(jumps);
     find_returns(jumps);

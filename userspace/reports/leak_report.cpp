@@ -21,6 +21,7 @@ std::optional<std::string> stack_error(const SiteFigures& figures, SiteNames& na
     constexpr std::array reasons = {
         std::pair{MT_SITE_STACK_UNKNOWN, "stack not recorded"},
         std::pair{MT_SITE_STACK_TRUNCATED, "more frames than --max-stack"},
+        std::pair{MT_SITE_STACK_NOT_SENT, "cut where an unwind table was not there yet"},
         std::pair{MT_SITE_STACK_NO_CFI, "code without unwind information and without frame pointers"},
         std::pair{MT_SITE_STACK_UNREADABLE, "stack memory could not be read"},
         std::pair{MT_SITE_STACK_UNSUPPORTED, "unwind information of an unsupported kind"},

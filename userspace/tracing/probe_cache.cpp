@@ -31,6 +31,7 @@ ProbedFile ProbeCache::probe_file(int fd, const std::string& name) const {
         (function.kind == BlockKind::heap ? probed.has_heap : has_mappings) = true;
         probed.families.emplace(function.family);
     }
+    probed.has_malloc = found->allocator.has_malloc;
     // A static program's allocator is in one file with everything else.
     probed.has_only_heap =
         found->allocator.has_malloc && !has_mappings && !file->is_static() && file->interpreter().empty();

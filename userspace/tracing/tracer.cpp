@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 
 #include "base/log.hpp"
 #include "tracing/end_status.hpp"
@@ -77,6 +78,15 @@ Result<void> Tracer::add_process(pid_t pid) {
     return attached;
 }
 
+/// What an allocator did between its mapping and its probes is in no figure and in no counter.
+void Tracer::warn_of_late_allocator(const Target& target, const MappingEvent& event) const {
+    const ProbedFile* file = probe_cache_.find_known(identity_of(event.mapping));
+    if (file == nullptr || !file->has_malloc) return;
+    const uint64_t late_ns = monotonic_now_ns() - event.time_ns;
+    log_warning(fmt::format("{}: {} is traced from {:.1f} ms after it was loaded; what it allocated before is not seen",
+                            process_name(target.process), event.mapping.path, static_cast<double>(late_ns) / 1e6));
+}
+
 /// A library with them may still be loaded; more often the name is wrong.
 void Tracer::warn_of_functions_not_found(const Target& target) const {
     std::set<uint32_t> found;
@@ -87,7 +97,8 @@ void Tracer::warn_of_functions_not_found(const Target& target) const {
     for (uint32_t row = 0; row < table_.rows().size(); ++row) {
         const AllocatorFunction& function = table_[row];
         if (function.scope != RowScope::functions_of_a_user || found.contains(row)) continue;
-        log_warning(fmt::format("{}: no file that {} maps defines it{}", function.symbol, process_name(target.process),
+        log_warning(fmt::format("{}: no file that {} maps defines it yet{}", function.symbol,
+                                process_name(target.process),
                                 function.file.empty() ? "" : fmt::format(" and is {}", function.file)));
     }
 }
@@ -102,8 +113,13 @@ Result<void> Tracer::add_command(pid_t pid, const std::vector<std::string>& file
         if (!fd) continue;
         auto identity = identity_of_open_file(fd.get());
         if (!identity) continue;
-        if (auto attached = attach_file(target, *identity, fd.get(), file); !attached) return attached;
+        // As /proc/PID/maps will have it.
+        std::error_code no_error;
+        const std::filesystem::path path = std::filesystem::canonical(file, no_error);
+        const std::string name = path.empty() ? file : path.string();
+        if (auto attached = attach_file(target, *identity, fd.get(), name); !attached) return attached;
     }
+    if (!files.empty()) target.process.comm = files.front().substr(files.front().rfind('/') + 1);
     warn_of_functions_not_found(target);
     return session_->add_target(pid, MT_TARGET_ARM_AT_EXEC);
 }
@@ -171,7 +187,9 @@ void Tracer::read_mapping_events(uint64_t at_least_until_ns) {
         for (const uint32_t owner : found->second.owners)
             session_->forget_code(owner);
         if (!event.mapping.has_file() || found->second.exit_code) continue;
+        const size_t probed_before = found->second.probes.size();
         auto attached = attach_mapping(found->second, event.mapping);
+        if (attached && found->second.probes.size() > probed_before) warn_of_late_allocator(found->second, event);
         // A process that ends while its library is attached is no loss: nothing of it runs any more.
         if (!attached && read_rss_bytes(event.pid).value_or(0) > 0)
             log_warning(attached.error().what + ": " + attached.error().why);
@@ -270,7 +288,7 @@ void Tracer::finish_exec(Target& target) {
     if (auto mappings = read_mappings(target.process.pid); mappings)
         for (const Mapping& mapping : *mappings)
             if (mapping.is_executable && mapping.has_file()) (void)attach_mapping(target, mapping);
-    drop_unused_files();
+    // What is not mapped yet may be in a moment: nothing is dropped here.
 }
 
 /// A file's numbers may be those of another file once nobody has it.
@@ -301,6 +319,8 @@ void Tracer::on_process(const mt_process_event& event) {
             break;
         case MT_EVENT_EXIT:
             target.exit_code = event.exit_code;
+            if (target.families.empty())
+                log_warning(process_name(target.process) + ": no allocator that can be traced was found in it");
             unwind_tables_.forget_process(target.process.pid);
             stack_store_.end_address_space(event.header.owner);
             listener_->on_record(process_record(target, "exit"));

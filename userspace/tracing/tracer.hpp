@@ -115,6 +115,7 @@ class Tracer : private EventSink, public SiteNames {
     Result<void> attach_mapping(Target& target, const Mapping& mapping);
     Result<void> attach_mappings(Target& target, std::vector<std::string>& looked_at);
     void warn_of_functions_not_found(const Target& target) const;
+    void warn_of_late_allocator(const Target& target, const MappingEvent& event) const;
     void read_mapping_events(uint64_t at_least_until_ns);
     std::vector<uint64_t> places_of(uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
