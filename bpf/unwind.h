@@ -92,8 +92,10 @@ __noinline int follows_call(u64 return_address) {
  */
 __noinline int is_frame_of_other_stack(struct thread* thread, u64 frame) {
     u64 return_address;
-    if (!thread || (frame & 7) || !read_stack_word(thread, frame + 8, &return_address) || !follows_call(return_address))
-        return false;
+    if (!thread || (frame & 7)) return false;
+    /* Just below the stack pointer is what is left of calls that have returned. */
+    if (thread->stack_pointer - frame <= FRAME_MAX_BYTES) return false;
+    if (!read_stack_word(thread, frame + 8, &return_address) || !follows_call(return_address)) return false;
     /* The stack that is left says nothing about the order on this one. */
     thread->stack_pointer = frame;
     return true;
@@ -108,6 +110,7 @@ __noinline int walk_by_frame_pointer(struct thread* thread) {
     bool is_frame = !(frame & 7) && frame >= thread->stack_pointer && frame - thread->stack_pointer <= FRAME_MAX_BYTES;
     if (!is_frame) is_frame = is_frame_of_other_stack(thread, frame);
     if (!is_frame || !read_stack_word(thread, frame, &caller_frame)) return stop_walk(thread, MT_SITE_STACK_NO_CFI);
+    if (caller_frame == frame) return stop_walk(thread, MT_SITE_STACK_NO_PROGRESS);
     return enter_caller(thread, frame + 8, frame + 16, caller_frame);
 }
 

@@ -169,9 +169,15 @@ Result<void> Tracer::attach_file(Target& target, const FileIdentity& identity, i
 
 void Tracer::drain(TracerListener& listener) {
     listener_ = &listener;
-    read_mapping_events(monotonic_now_ns());
+    drained_ns_ = monotonic_now_ns();
+    read_mapping_events(drained_ns_);
     session_->drain_events(*this);
-    listener_ = nullptr;
+}
+
+/// Naming the sites of a large report takes longer than the ring buffer can wait.
+void Tracer::drain_while_naming() {
+    constexpr uint64_t interval_ns = 10'000'000;
+    if (listener_ != nullptr && monotonic_now_ns() - drained_ns_ >= interval_ns) drain(*listener_);
 }
 
 /// Events of the ring refer to mappings that are older than they are, so those are read first.
@@ -356,6 +362,7 @@ void Tracer::forget(pid_t pid) {
 }
 
 const std::vector<Frame>& Tracer::frames(uint32_t site) {
+    drain_while_naming();
     return stack_store_.frames(site);
 }
 

@@ -74,7 +74,8 @@ class Tracer : private EventSink, public SiteNames {
     AttachRung rung() const { return session_->rung(); }
     int event_fd() const { return session_->event_fd(); }
     int mapping_fd() const { return mapping_events_.poll_fd(); }
-    /// Takes in whatever the kernel has told; `listener` hears of it.
+    /// Takes in whatever the kernel has told; `listener` hears of it, and must outlive the tracer: it also hears of
+    /// what comes while the sites of a report are named.
     void drain(TracerListener& listener);
 
     /// Sites of the same address space, function and stack are one.
@@ -119,6 +120,7 @@ class Tracer : private EventSink, public SiteNames {
     void read_mapping_events(uint64_t at_least_until_ns);
     std::vector<uint64_t> places_of(uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
+    void drain_while_naming();
     void finish_exec(Target& target);
     void drop_unused_files();
 
@@ -136,6 +138,7 @@ class Tracer : private EventSink, public SiteNames {
     std::unordered_map<uint32_t, std::optional<std::string>> traced_site_ids_;
     uint64_t mappings_read_ns_ = 0;
     uint64_t side_band_lost_ = 0;
+    uint64_t drained_ns_ = 0;
     TracerListener* listener_ = nullptr;
 };
 
