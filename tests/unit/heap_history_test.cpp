@@ -287,3 +287,16 @@ TEST_CASE("the laws hold at every report of a random life with execs", "[heap]")
         REQUIRE(figures_of(history, snapshot).heap.growth_bytes == 0);
     }
 }
+
+TEST_CASE("stacks that end early are counted, allocation by allocation", "[heap]") {
+    const History history(0);
+    Snapshot snapshot = snapshot_at(second, {site(1, 1, {80, 8, 0, 0}), site(2, 1, {30, 3, 10, 1})});
+    CHECK(figures_of(history, snapshot).accuracy.stacks_truncated == 0);
+    snapshot.sites[0].flags |= MT_SITE_STACK_NO_CFI;
+    snapshot.sites[1].flags |= MT_SITE_STACK_UNREADABLE;
+    // These the kernel side has counted.
+    snapshot.sites.push_back(site(3, 1, {5, 5, 0, 0}));
+    snapshot.sites[2].flags |= MT_SITE_STACK_TRUNCATED;
+    CHECK(figures_of(history, snapshot).accuracy.stacks_truncated == 11);
+    CHECK(figures_of(history, snapshot).accuracy.is_complete());
+}

@@ -136,7 +136,7 @@ std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& option
     if (!accuracy.is_size_filtered) add(accuracy.unknown_frees, "free", "of blocks from before the attach");
     add(accuracy.blocks_filtered, "allocation", "outside the sizes asked for");
     add(accuracy.calls_abandoned, "call", "left by a jump or a thread's end, no blocks");
-    add(accuracy.stacks_truncated, "stack", "deeper than the frames recorded");
+    add(accuracy.stacks_truncated, "stack", "cut short, why is said with them");
     add(accuracy.children_not_seen, "vfork", "whose child was not seen");
     std::string text;
     for (const std::string& part : wrap_words(line, options.width, 0))

@@ -104,6 +104,10 @@ std::optional<Ages> ages_of(std::span<const Block> blocks, uint64_t now_ns) {
     return Ages{*std::min_element(ages.begin(), median + 1), *median, *std::max_element(median, ages.end())};
 }
 
+/// Flags of stacks that ended before the thread's start, but for those that the kernel side counts itself.
+constexpr uint32_t cut_short =
+    MT_SITE_STACK_NO_CFI | MT_SITE_STACK_UNREADABLE | MT_SITE_STACK_UNSUPPORTED | MT_SITE_STACK_NO_PROGRESS;
+
 std::vector<Block> oldest_first(std::span<const Block> blocks) {
     std::vector<Block> ordered(blocks.begin(), blocks.end());
     std::sort(ordered.begin(), ordered.end(), [](const Block& left, const Block& right) {
@@ -152,6 +156,7 @@ std::unordered_map<pid_t, ProcessFigures> History::figures(const Snapshot& snaps
         const bool is_living = living.contains(site.owner);
         SiteFigures figures = site_figures(site, totals, is_mapping, is_living);
         add_to_sums(*process->second, figures);
+        if ((site.flags & cut_short) != 0) process->second->accuracy.stacks_truncated += totals.allocations;
         const std::span<const Block> shown = is_living ? blocks.of(site.index) : std::span<const Block>();
         if (options.older_ns > 0 && shown.empty()) return;
         if (options.older_ns > 0) show_only(figures, shown);
