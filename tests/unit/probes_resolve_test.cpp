@@ -273,3 +273,15 @@ TEST_CASE("an allocator that nothing is known of has its returns seen at its ret
     REQUIRE(refused->skipped.size() == 1);
     CHECK_THAT(refused->skipped[0].reason, ContainsSubstring("a jump into an instruction"));
 }
+
+TEST_CASE("longjmp is watched where the user has a pool, and nowhere else", "[probes]") {
+    AllocatorTable table;
+    CHECK(table.find("longjmp", {"libc", true}, "libc.so.6") == 0);
+    AllocatorFunction pool{.family = "user", .symbol = "pool_get", .name = "pool_get"};
+    pool.row.operation = MT_OP_ALLOCATE;
+    pool.row.size_argument = 1;
+    REQUIRE(table.add_function(pool));
+    for (const char* symbol : {"longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"})
+        CHECK(table[table.find(symbol, {"libc", true}, "libc.so.6")].row.operation == MT_OP_THROW);
+    CHECK(table.rows().size() == AllocatorTable().rows().size() + 1 + AllocatorTable::jump_rows);
+}

@@ -1,6 +1,7 @@
 #include "probes/allocator_table.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "probes/allocator_families.hpp"
 
@@ -68,7 +69,20 @@ void AllocatorTable::add_prefix(std::string_view prefix) {
     prefixes_.push_back({keep(prefix), {}});
 }
 
+/// ISO C and POSIX: a pool that is left by them is in the file of those who call malloc next. It costs a trap each, so
+/// they have rows only where there is a pool.
+void AllocatorTable::add_jumps() {
+    constexpr std::array<std::string_view, jump_rows> symbols = {"longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"};
+    for (const std::string_view symbol : symbols) {
+        AllocatorFunction jump{.family = "libc", .symbol = symbol, .name = "longjmp"};
+        jump.row.operation = MT_OP_THROW;
+        rows_.push_back(jump);
+        index_row(static_cast<uint32_t>(rows_.size() - 1));
+    }
+}
+
 Result<void> AllocatorTable::add_function(const AllocatorFunction& function) {
+    if (rows_.size() == built_in_functions().size()) add_jumps();
     if (!is_right_row(function)) return Error{std::string(function.symbol), "its arguments contradict each other"};
     if (rows_.size() >= MT_MAX_ROWS)
         return Error{std::string(function.symbol), "there is no room for one more function"};

@@ -36,6 +36,9 @@ class AllocatorTable {
     /// A function that the user named; its texts are copied. Errors: the row contradicts itself, the table is full.
     Result<void> add_function(const AllocatorFunction& function);
 
+    /// Rows that come with the user's first function.
+    static constexpr size_t jump_rows = 4;
+
     std::span<const AllocatorFunction> rows() const { return rows_; }
     /// The row of that number, the reserved one if there is none.
     const AllocatorFunction& operator[](uint32_t row) const { return rows_[row < rows_.size() ? row : 0]; }
@@ -50,6 +53,7 @@ class AllocatorTable {
     };
 
     std::string_view keep(std::string_view text);
+    void add_jumps();
     void index_row(uint32_t row);
     uint32_t find_named(std::string_view symbol, const FileAllocator& allocator, std::string_view file) const;
     uint32_t find_prefixed(std::string_view symbol) const;

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "probes/allocator_families.hpp"
+#include "probes/allocator_table.hpp"
 #include "probes/function_arguments.hpp"
 
 namespace memtrace {
@@ -274,7 +275,7 @@ AllocatorFunction UserFunction::function() const {
 }
 
 size_t max_user_functions() {
-    return MT_MAX_ROWS - built_in_functions().size();
+    return MT_MAX_ROWS - built_in_functions().size() - AllocatorTable::jump_rows;
 }
 
 Result<UserFunction> parse_user_function(std::string_view text, UserFunctionKind kind) {
