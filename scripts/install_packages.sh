@@ -19,6 +19,7 @@ case "${1:-build}" in
       libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools
     )
     command -v rustc >/dev/null || packages+=(rustc)
+    command -v go >/dev/null || packages+=(golang-go)
     ;;
   *) say "no such group: $1; write build or test"; exit 2 ;;
 esac
