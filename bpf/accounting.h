@@ -316,6 +316,14 @@ static __always_inline int leave_function(struct pt_regs* ctx) {
     return leave_call(thread, owner, ctx, index);
 }
 
+/* Did the call at `index` end in a jump to one whose return is seen by a return probe? That one comes in a moment. */
+static __always_inline bool ends_in_newer_call(const struct thread* thread, u32 index, u64 sp) {
+    u32 top = thread->calls.depth - 1;
+    if (top >= MT_MAX_CALLS || top == index) return false;
+    const struct call* newest = &thread->calls.stack[top & (MT_MAX_CALLS - 1)];
+    return newest->sp == sp && (newest->flags & CALL_DELEGATED) && !(newest->flags & CALL_RETURNS_BY_INSTRUCTION);
+}
+
 /* A return instruction, or a jump out, of a function whose calls return so was hit. Other functions share that code:
  * it is the return of a call only when the stack says so. */
 static __always_inline int leave_by_instruction(struct pt_regs* ctx) {
@@ -326,6 +334,7 @@ static __always_inline int leave_by_instruction(struct pt_regs* ctx) {
     u32 found = find_returning_call(thread, sp, return_address);
     if (!found) return 0;
     u32 index = (found - 1) & (MT_MAX_CALLS - 1);
+    if (ends_in_newer_call(thread, index, sp)) return 0;
     settle_inner_calls(thread, owner, index, sp);
     if (bpf_get_attach_cookie(ctx) & MT_COOKIE_UNSEEN_RETURN) {
         thread->calls.stack[index].flags |= CALL_ENDED_BY_JUMP;

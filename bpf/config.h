@@ -26,6 +26,8 @@ mt_u32 is_armed = 0;
 /* Numbers given so far: owners and call sites count from 1. */
 mt_u32 owners_given = 0;
 mt_u32 sites_given = 0;
+/* ... of them, to stacks that were sent raw. */
+mt_u32 raw_sites_given = 0;
 /* Losses that have no owner: more than MT_MAX_OWNERS address spaces, no memory for an owner or a thread. */
 mt_u64 owners_not_recorded = 0;
 /* Blocks in live_overflow, so that a look-up knows when it need not ask there. */

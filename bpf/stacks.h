@@ -33,8 +33,10 @@ static __always_inline u32 copy_pages(mt_u8* to, u64 address) {
     return copied;
 }
 
-/* Raw stacks are large: they leave half of the ring to what cannot do without. */
-static __always_inline bool ring_has_room(void) {
+/* Raw stacks are large, and each takes a call site: they leave half of the ring, and most sites, to what cannot do
+ * without. */
+static __always_inline bool raw_stack_has_room(void) {
+    if (raw_sites_given >= max_sites / 8) return false;
     return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) <= bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 2;
 }
 
@@ -57,6 +59,7 @@ __noinline u32 make_raw_site(struct thread* thread, struct mt_owner* owner, u32 
         count(owner, MT_COUNT_STACKS_SITES_FULL);
         return 0;
     }
+    __sync_fetch_and_add(&raw_sites_given, 1);
     site->key = (struct mt_site_key){.stack_hash = {index}, .owner = thread->owner, .row = row};
     site->flags = MT_SITE_READY | MT_SITE_STACK_SENT_RAW;
     fill_header(&event->header, MT_EVENT_RAW_STACK, thread->owner);
@@ -107,7 +110,7 @@ __noinline u32 make_site(struct thread* thread, struct mt_owner* owner, struct m
 static __always_inline u32 find_site(struct thread* thread, struct mt_owner* owner, u32 row) {
     struct mt_site_key key = {.stack_hash = {thread->hash[0], thread->hash[1]}, .owner = thread->owner, .row = row};
     if (thread->walk_flags & MT_SITE_STACK_SENT_RAW) {
-        if (ring_has_room()) return make_raw_site(thread, owner, row);
+        if (raw_stack_has_room()) return make_raw_site(thread, owner, row);
         thread->walk_flags = MT_SITE_STACK_NOT_SENT;
     }
     if (thread->walk_flags & (MT_SITE_STACK_TRUNCATED | MT_SITE_STACK_NOT_SENT))

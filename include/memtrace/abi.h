@@ -141,7 +141,7 @@ enum mt_site_flags {
     MT_SITE_STACK_UNREADABLE = 32,   /* ... stack memory that could not be read */
     MT_SITE_STACK_UNSUPPORTED = 64,  /* ... CFI that the tables cannot say */
     MT_SITE_STACK_NO_PROGRESS = 128, /* ... a frame that is not above the one before */
-    MT_SITE_STACK_NOT_SENT = 256,    /* ... code without a table, when the ring buffer was more than half full */
+    MT_SITE_STACK_NOT_SENT = 256,    /* ... code without a table, and there was no room to send the stack raw */
 };
 
 /* Value of the map `sites`: sums of one call site. Index 0 is not used. live = allocated - freed.

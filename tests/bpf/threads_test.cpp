@@ -121,7 +121,10 @@ TEST_CASE("threads that race on one allocator balance to the byte", "[bpf]") {
     CHECK(reading.totals().frees == truth.numbers[freed_blocks]);
     CHECK(reading.totals().freed_bytes == truth.numbers[freed_bytes]);
     CHECK(reading.snapshot.address_spaces.size() == 1);
-    CHECK(reading.counts() == Counts{});
+    Counts counts = reading.counts();
+    // Where another thread was changing the mappings at that moment, a stack is cut; its block is not.
+    std::erase_if(counts, [](const Count& count) { return count.counter == MT_COUNT_STACKS_TRUNCATED; });
+    CHECK(counts == Counts{});
 }
 
 TEST_CASE("a snapshot in the midst of a race is never absurd", "[bpf]") {
