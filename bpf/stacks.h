@@ -33,6 +33,13 @@ static __always_inline u32 copy_pages(mt_u8* to, u64 address) {
     return copied;
 }
 
+/* A site that is not given yet, and its number; 0 when the table is full. */
+static __always_inline struct mt_site* next_site(u32* index) {
+    /* Looked at first: a full table must not let the number wrap. */
+    *index = sites_given < max_sites ? __sync_fetch_and_add(&sites_given, 1) + 1 : max_sites;
+    return *index < max_sites ? bpf_map_lookup_elem(&sites, index) : 0;
+}
+
 /* Raw stacks are large, and each takes a call site: they leave half of the ring, and most sites, to what cannot do
  * without. */
 static __always_inline bool raw_stack_has_room(void) {
@@ -52,8 +59,8 @@ __noinline u32 make_raw_site(struct thread* thread, struct mt_owner* owner, u32 
     if (frame_count > MT_MAX_FRAMES) frame_count = 0;
     bpf_probe_read_kernel(event->frames, frame_count * 8, thread->frames);
     event->frame_count = frame_count;
-    u32 index = sites_given < max_sites ? __sync_fetch_and_add(&sites_given, 1) + 1 : max_sites;
-    struct mt_site* site = index < max_sites ? bpf_map_lookup_elem(&sites, &index) : 0;
+    u32 index;
+    struct mt_site* site = next_site(&index);
     if (!site) {
         bpf_ringbuf_discard(event, 0);
         count(owner, MT_COUNT_STACKS_SITES_FULL);
@@ -84,9 +91,8 @@ __noinline int send_stack_again(struct thread* thread, struct mt_owner* owner, s
 /* Makes the call site `key` and sends its stack, once; 0 when there is no room for it. */
 __noinline u32 make_site(struct thread* thread, struct mt_owner* owner, struct mt_site_key* key) {
     if (!thread || !owner || !key) return 0;
-    /* Looked at first: a full table must not let the number wrap. */
-    u32 index = sites_given < max_sites ? __sync_fetch_and_add(&sites_given, 1) + 1 : max_sites;
-    struct mt_site* site = index < max_sites ? bpf_map_lookup_elem(&sites, &index) : 0;
+    u32 index;
+    struct mt_site* site = next_site(&index);
     if (!site) {
         count(owner, MT_COUNT_STACKS_SITES_FULL);
         return 0;
