@@ -101,7 +101,8 @@ __noinline int is_frame_of_other_stack(struct thread* thread, u64 frame) {
     return true;
 }
 
-/* A step where there is no CFI. The frame pointer of code that keeps none is data: then this is where the walk ends. */
+/* A step where there is no CFI. The frame pointer of code that keeps none is data, which may even be the address of
+ * data on the stack: then this is where the walk ends. */
 __noinline int walk_by_frame_pointer(struct thread* thread) {
     if (!thread) return 1;
     u64 frame = thread->frame_pointer, caller_frame;
@@ -109,7 +110,10 @@ __noinline int walk_by_frame_pointer(struct thread* thread) {
     if (frame == 0) return 1;
     bool is_frame = !(frame & 7) && frame >= thread->stack_pointer && frame - thread->stack_pointer <= FRAME_MAX_BYTES;
     if (!is_frame) is_frame = is_frame_of_other_stack(thread, frame);
-    if (!is_frame || !read_stack_word(thread, frame, &caller_frame)) return stop_walk(thread, MT_SITE_STACK_NO_CFI);
+    u64 return_address;
+    if (!is_frame || !read_stack_word(thread, frame, &caller_frame) ||
+        !read_stack_word(thread, frame + 8, &return_address) || return_address < LOWEST_CODE_ADDRESS)
+        return stop_walk(thread, MT_SITE_STACK_NO_CFI);
     if (caller_frame == frame) return stop_walk(thread, MT_SITE_STACK_NO_PROGRESS);
     return enter_caller(thread, frame + 8, frame + 16, caller_frame);
 }

@@ -65,9 +65,14 @@ void check_stacks(const MarkedProgram& program, size_t at_least) {
 void check_musl(const MarkedStack& stack, bool is_static) {
     INFO(stack.shape << (is_static ? ", static" : ", dynamic"));
     REQUIRE_FALSE(stack.site.is_null());
-    const std::set<std::string> through_libc = {"callback of qsort", "signal handler", "strdup", "strndup",
+    const std::set<std::string> through_libc = {"callback of qsort", "strdup", "strndup",
                                                 "handler that interrupts the vDSO"};
     const Json& names = stack.gdb.at("names");
+    // musl's raise keeps the address of a signal set in rbp: where a walk by it ends depends on what is behind the set.
+    if (stack.shape == "signal handler") {
+        CHECK(stack.site.at("frames").at(0).at("function") == "on_signal");
+        return;
+    }
     const bool is_in_thread = std::find(names.begin(), names.end(), Json("is_a_thread")) != names.end();
     CHECK(stack.site.at("stack_error").is_null() == is_in_thread);
     if (through_libc.contains(stack.shape)) return;

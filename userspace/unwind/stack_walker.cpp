@@ -72,8 +72,9 @@ std::optional<WalkEnd> Walk::step_by_frame_pointer() {
     // A thread starts with rbp 0 (System V AMD64 ABI, 3.4.1).
     if (frame == 0) return WalkEnd::thread_start;
     if ((frame & 7) != 0 || frame < stack_pointer_ || frame - stack_pointer_ > frame_max_bytes) return WalkEnd::no_cfi;
-    const auto caller_frame = word(frame);
-    if (!caller_frame) return WalkEnd::outside_copy;
+    const auto caller_frame = word(frame), return_address = word(frame + 8);
+    if (!caller_frame || !return_address) return WalkEnd::outside_copy;
+    if (*return_address < lowest_code_address) return WalkEnd::no_cfi;
     return enter_caller(frame + 8, frame + 16, *caller_frame);
 }
 
