@@ -48,15 +48,22 @@ int on_exec(u64* ctx) {
     return 0;
 }
 
-/* task_newtask(task, clone_flags): a process that shares the memory of its parent, as vfork and posix_spawn make. */
+/* task_newtask(task, clone_flags): before the new task runs. A process that shares the memory of its parent is made by
+ * vfork and posix_spawn. */
 SEC("tp_btf/task_newtask")
 int on_new_task(u64* ctx) {
+    struct task_struct* task = (struct task_struct*)ctx[0];
     u64 clone_flags = ctx[1];
-    if (!misses_shared_children || !(clone_flags & CLONE_VM) || (clone_flags & CLONE_THREAD)) return 0;
+    if (clone_flags & CLONE_THREAD) return 0;
     u32 tgid = bpf_get_current_pid_tgid() >> 32;
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
-    struct mt_owner* owner = target ? find_owner(target->owner) : 0;
-    if (owner && is_armed) count(owner, MT_COUNT_CHILDREN_NOT_SEEN);
+    if (!target || !is_armed) return 0;
+    if (!(clone_flags & CLONE_VM)) {
+        if (target->flags & MT_TARGET_FOLLOWED) follow_child(target, tgid, address_space_of(task), task->tgid);
+        return 0;
+    }
+    struct mt_owner* owner = find_owner(target->owner);
+    if (owner && misses_shared_children) count(owner, MT_COUNT_CHILDREN_NOT_SEEN);
     return 0;
 }
 

@@ -21,14 +21,8 @@ static __always_inline u32 owning_tgid(struct task_struct* task) {
     return parent->mm == task->mm ? parent->tgid : task->tgid;
 }
 
-/* A new serial for the current address space, or that which another thread gave it meanwhile. The kernel pointer is
- * read here because a global function takes only scalars: "R1 is not a scalar". */
-__noinline u32 make_owner(void) {
-    struct task_struct* task = bpf_get_current_task_btf();
-    u64 mm = (u64)task->mm;
-    u32 tgid = owning_tgid(task);
-    struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
-    if (!target || target->armed != MT_TARGET_ARMED) return 0;
+/* A new owner for the address space `mm`, or the serial that another thread gave it meanwhile; 0: there is no room. */
+__noinline u32 give_owner(u64 mm, u32 tgid, u32 flags) {
     u32 serial = __sync_fetch_and_add(&owners_given, 1) + 1;
     struct mt_owner* owner = serial < MT_MAX_OWNERS ? find_owner(serial) : 0;
     if (!owner) {
@@ -37,7 +31,7 @@ __noinline u32 make_owner(void) {
     }
     owner->mm = mm;
     owner->first_seen_ns = bpf_ktime_get_ns();
-    owner->flags = MT_OWNER_ARMED;
+    owner->flags = flags;
     if (bpf_map_update_elem(&owners_by_mm, &mm, &serial, BPF_NOEXIST)) {
         owner->flags = 0; /* tgid stays 0: this serial is never used */
         u32* other = bpf_map_lookup_elem(&owners_by_mm, &mm);
@@ -45,7 +39,6 @@ __noinline u32 make_owner(void) {
         return other ? *other : 0;
     }
     owner->tgid = tgid;
-    target->owner = serial;
     u32 fallback = max_sites + serial;
     struct mt_site* site = bpf_map_lookup_elem(&sites, &fallback);
     if (site) {
@@ -53,8 +46,45 @@ __noinline u32 make_owner(void) {
         site->flags = MT_SITE_READY | MT_SITE_STACK_UNKNOWN;
     }
     owner->fallback_site = fallback;
+    return serial;
+}
+
+/* The address space of `task`, as a number: a global function takes no pointer of the kernel ("R1 is not a scalar"). */
+static __always_inline u64 address_space_of(struct task_struct* task) {
+    u64 mm = 0;
+    bpf_probe_read_kernel(&mm, sizeof mm, &task->mm);
+    return mm;
+}
+
+/* The serial of the current address space, which is new. */
+__noinline u32 make_owner(void) {
+    struct task_struct* task = bpf_get_current_task_btf();
+    u32 tgid = owning_tgid(task);
+    struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
+    if (!target || target->armed != MT_TARGET_ARMED) return 0;
+    u32 serial = give_owner(address_space_of(task), tgid, MT_OWNER_ARMED);
+    struct mt_owner* owner = find_owner(serial);
+    if (!owner || target->owner == serial) return serial;
+    target->owner = serial;
     if (!emit_process_event(MT_EVENT_OWNER, serial, tgid, 0)) count(owner, MT_COUNT_EVENTS_RING_FULL);
     return serial;
+}
+
+/* `target`, the current process, has forked a child whose memory is `mm`: a target too, with an owner from the start,
+ * so that what it inherits has a date. It has not run yet. */
+static __always_inline void follow_child(struct mt_target* target, u32 parent_tgid, u64 mm, u32 tgid) {
+    struct mt_owner* parent = find_owner(target->owner);
+    struct mt_target child = {.armed = MT_TARGET_FORKED, .flags = target->flags};
+    child.owner = give_owner(mm, tgid, 0);
+    struct mt_owner* owner = find_owner(child.owner);
+    if (owner && parent) {
+        owner->parent_owner = target->owner;
+        owner->fork_number = __sync_fetch_and_add(&parent->forks, 1) + 1;
+    }
+    if (owner) owner->forked_ns = owner->first_seen_ns;
+    if (bpf_map_update_elem(&targets, &tgid, &child, BPF_ANY)) __sync_fetch_and_add(&owners_not_recorded, 1);
+    if (!emit_fork_event(child.owner, tgid, target->owner, parent_tgid) && parent)
+        count(parent, MT_COUNT_EVENTS_RING_FULL);
 }
 
 /* This thread's state when its address space is armed, 0 otherwise. `*owner` is set with it. */

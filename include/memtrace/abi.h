@@ -107,9 +107,12 @@ struct mt_owner {
     mt_u32
         code_generation;  /* the user side adds 1 when code was mapped over other code: what is cached of it is stale */
     mt_u32 fallback_site; /* the call site "stack unknown" of this owner, 0 until it is needed */
-    mt_u32 reserved_word;
+    mt_u32 parent_owner;  /* fork copied that one's memory; 0: exec made this one, or it was there before */
     mt_u64 counters[MT_COUNTERS];
-    mt_u64 reserved[9];
+    mt_u64 forked_ns;   /* when fork made it; CLOCK_MONOTONIC */
+    mt_u32 fork_number; /* which fork of its parent made it; the first is 1 */
+    mt_u32 forks;       /* that it made so far, of children that are followed */
+    mt_u64 reserved[7];
 };
 
 /* Values of mt_target.armed. */
@@ -117,12 +120,20 @@ enum mt_target_state {
     MT_TARGET_NOT_ARMED = 0,
     MT_TARGET_ARMED = 1,       /* the first allocator call of a new address space makes it an owner */
     MT_TARGET_ARM_AT_EXEC = 2, /* ... from the next exec on: a command that memtrace starts */
+    MT_TARGET_FORKED = 3,      /* fork made it: its owner exists, and is armed when its probes stand */
+};
+
+/* mt_target.flags. */
+enum mt_target_flags {
+    MT_TARGET_FOLLOWED = 1, /* what it forks is a target as well */
 };
 
 /* Key of the map `targets` is a tgid; this is its value. */
 struct mt_target {
     mt_u32 armed; /* enum mt_target_state */
     mt_u32 owner; /* serial of the current address space, 0 until it is seen */
+    mt_u32 flags; /* enum mt_target_flags */
+    mt_u32 reserved;
 };
 
 /* Identity of a call site within one session: same address space, same function, same stack. */
@@ -187,6 +198,7 @@ enum mt_event_type {
     MT_EVENT_EXEC = 11,        /* ... exec ended one; owner is the old one, 0 if none was seen */
     MT_EVENT_FILE = 13,        /* struct mt_file_event: the walk met a file that has no unwind table */
     MT_EVENT_EXIT = 12,        /* ... a target's last thread ended */
+    MT_EVENT_FORK = 15,        /* struct mt_process_event: a target has forked; header: the child's owner and tgid */
     MT_EVENT_RAW_STACK = 14, /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
 };
 
@@ -242,7 +254,9 @@ struct mt_block_event {
 
 struct mt_process_event {
     struct mt_event header;
-    mt_u32 exit_code; /* EXIT: as wait(2) reports it */
+    mt_u32 exit_code;    /* EXIT: as wait(2) reports it */
+    mt_u32 parent_tgid;  /* FORK */
+    mt_u32 parent_owner; /* FORK: 0 if the parent has not allocated yet */
     mt_u32 reserved;
 };
 
@@ -288,7 +302,7 @@ struct mt_file_event {
 #endif
 MT_ASSERT_SIZE(struct mt_row, 16);
 MT_ASSERT_SIZE(struct mt_owner, 248);
-MT_ASSERT_SIZE(struct mt_target, 8);
+MT_ASSERT_SIZE(struct mt_target, 16);
 MT_ASSERT_SIZE(struct mt_site_key, 24);
 MT_ASSERT_SIZE(struct mt_site, 64);
 MT_ASSERT_SIZE(struct mt_block, 32);
@@ -297,7 +311,7 @@ MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
 MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_BYTES);
 MT_ASSERT_SIZE(struct mt_mapping_event, 80);
 MT_ASSERT_SIZE(struct mt_block_event, 48);
-MT_ASSERT_SIZE(struct mt_process_event, 32);
+MT_ASSERT_SIZE(struct mt_process_event, 40);
 MT_ASSERT_SIZE(struct mt_file, 16);
 MT_ASSERT_SIZE(struct mt_unwind_file, 72);
 MT_ASSERT_SIZE(struct mt_file_event, 48);

@@ -85,6 +85,48 @@ TEST_CASE("nothing is recorded before arming, nor after disarming", "[bpf]") {
     CHECK(reading.counts() == Counts{});
 }
 
+TEST_CASE("what a followed target forks has an owner before it runs, and is recorded once it is armed", "[bpf]") {
+    const auto rung = GENERATE(every_rung());
+    if (!can_trace(rung)) return;
+    Tracing tracing(rung);
+    tracing.attach_to_all({malloc_probe, free_probe});
+    REQUIRE(tracing.session().add_target(tracing.target().pid(), MT_TARGET_ARMED, true));
+    tracing.session().arm();
+    tracing.run([](Shared&) { own_malloc(10, block_at(0x1000)); });
+    const uint32_t parent_owner = tracing.read().snapshot.address_spaces.at(0).owner;
+    (void)tracing.drain();
+
+    tracing.run([](Shared& shared) {
+        const pid_t child = fork();
+        if (child == 0) {
+            own_malloc(20, block_at(0x2000));
+            shared.numbers[2] = 1;
+            while (shared.numbers[3] == 0)
+                usleep(1000);
+            own_malloc(30, block_at(0x3000));
+            _exit(0);
+        }
+        shared.numbers[0] = static_cast<uint64_t>(child);
+        while (shared.numbers[2] == 0)
+            usleep(1000);
+    });
+    const auto child = static_cast<uint32_t>(tracing.target().shared().numbers[0]);
+    const Events events = tracing.drain();
+    REQUIRE(types_of(events.processes) == std::vector<mt_event_type>{MT_EVENT_FORK});
+    const mt_process_event& fork_event = events.processes.front();
+    CHECK(fork_event.header.tgid == child);
+    CHECK(fork_event.parent_owner == parent_owner);
+    CHECK(fork_event.parent_tgid == static_cast<uint32_t>(tracing.target().pid()));
+    REQUIRE(fork_event.header.owner != 0);
+    CHECK(tracing.read().blocks() == std::vector<LiveBlock>{{0x1000, 10}});
+
+    tracing.session().arm_owner(fork_event.header.owner);
+    tracing.target().shared().numbers[3] = 1;
+    tracing.run([](Shared& shared) { waitpid(static_cast<pid_t>(shared.numbers[0]), nullptr, 0); });
+    CHECK(tracing.read().blocks() == std::vector<LiveBlock>{{0x1000, 10}, {0x3000, 30}});
+    CHECK(types_of(tracing.drain().processes) == std::vector<mt_event_type>{MT_EVENT_EXIT});
+}
+
 TEST_CASE("a process that is no target is not recorded, not even a child of one", "[bpf]") {
     const auto rung = GENERATE(every_rung());
     if (!can_trace(rung)) return;

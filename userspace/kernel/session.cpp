@@ -84,6 +84,7 @@ int hand_over(EventSink& sink, const void* data) {
             sink.on_block(*static_cast<const mt_block_event*>(data));
             break;
         case MT_EVENT_OWNER:
+        case MT_EVENT_FORK:
         case MT_EVENT_EXEC:
         case MT_EVENT_EXIT:
             sink.on_process(*static_cast<const mt_process_event*>(data));
@@ -176,11 +177,23 @@ Result<FileProbes> Session::attach(int file_fd, std::span<const ProbePoint> poin
     return FileProbes::attach(rung_, programs, *table_, file_fd, points, pid);
 }
 
-Result<void> Session::add_target(pid_t pid, mt_target_state state) {
-    const mt_target target{.armed = static_cast<mt_u32>(state), .owner = 0};
+Result<void> Session::add_target(pid_t pid, mt_target_state state, bool is_followed) {
+    const mt_target target{.armed = static_cast<mt_u32>(state),
+                           .owner = 0,
+                           .flags = is_followed ? static_cast<mt_u32>(MT_TARGET_FOLLOWED) : 0,
+                           .reserved = 0};
     if (bpf_map__update_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, BPF_ANY) == 0)
         return {};
     return Error{"cannot make a process a target", errno_text(errno)};
+}
+
+void Session::arm_owner(uint32_t owner) {
+    if (owner == 0 || owner >= MT_MAX_OWNERS) return;
+    mt_owner& child = tables_->owners.values()[owner];
+    // One that has ended meanwhile stays so.
+    mt_u32 not_armed = 0;
+    __atomic_compare_exchange_n(&child.flags, &not_armed, static_cast<mt_u32>(MT_OWNER_ARMED), false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_ACQUIRE);
 }
 
 void Session::remove_target(pid_t pid) {

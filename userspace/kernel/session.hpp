@@ -56,8 +56,11 @@ class Session {
     /// with the returned object. On the perf rung they are hit by every process and filtered in the kernel.
     Result<FileProbes> attach(int file_fd, std::span<const ProbePoint> points, pid_t pid);
 
-    /// Makes the address spaces of `pid` targets, as `state` says; they are seen from the first allocator call on.
-    Result<void> add_target(pid_t pid, mt_target_state state);
+    /// Makes the address spaces of `pid` targets, as `state` says; they are seen from the first allocator call on. What
+    /// a followed one forks is a target too (MT_EVENT_FORK), recorded from arm_owner on.
+    Result<void> add_target(pid_t pid, mt_target_state state, bool is_followed = false);
+    /// The probes of an address space that fork has made stand: its allocations are recorded from now on.
+    void arm_owner(uint32_t owner);
     /// Address spaces that are seen later are no targets; the current one is disarmed.
     void remove_target(pid_t pid);
 
