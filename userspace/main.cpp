@@ -6,6 +6,7 @@
 #include "cli/parse.hpp"
 #include "cli/print.hpp"
 #include "cli/trace_command.hpp"
+#include "processes/process.hpp"
 
 namespace {
 
@@ -21,7 +22,7 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 int main(int argc, char** argv) {
     using namespace memtrace;
     const std::span<const char* const> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-    const auto request = parse_arguments(arguments);
+    const auto request = parse_arguments(arguments, run_same_program);
     if (!request) {
         log_error(request.error());
         return static_cast<int>(request.error().status);

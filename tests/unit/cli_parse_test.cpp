@@ -252,7 +252,7 @@ TEST_CASE("a file without functions and a function that is named twice are refus
 
 TEST_CASE("an unknown option is named", "[cli]") {
     CHECK(error_of({"-p", "1", "--foo"}).what == "'--foo'");
-    CHECK(error_of({"-x", "-p", "1"}).what == "'-x'");
+    CHECK(error_of({"-X", "-p", "1"}).what == "'-X'");
 }
 
 TEST_CASE("list stands alone", "[cli]") {
@@ -270,6 +270,13 @@ TEST_CASE("help shows examples first and every option of the contract, within 80
     CHECK(help.find("Examples:") < help.find("Usage:"));
     CHECK(help.find("Usage:") < help.find("-p, --pid PID[,PID...]"));
     for (const char* name : {"--pid",
+                             "--exe",
+                             "--follow",
+                             "--cgroup",
+                             "--container",
+                             "--all",
+                             "--from-birth",
+                             "--no-wait",
                              "--command",
                              "--older",
                              "--top",

@@ -120,3 +120,25 @@ TEST_CASE("resident memory grows by what is touched", "[processes]") {
     CHECK(*after > *before + size - (8 << 20));
     CHECK(touched.back() == 1);
 }
+
+TEST_CASE("programs are the same by their file's name, a replaced file's too, or by comm", "[processes]") {
+    const TemporaryFolder folder;
+    const std::string program = folder.compile("server", waiting_program, "");
+    std::filesystem::create_directory(folder / "new");
+    std::filesystem::copy(program, folder / "new/server");
+    std::filesystem::copy(program, folder / "other");
+    RunningProgram one(program);
+    RunningProgram other_copy(folder / "new/server");
+    RunningProgram other(folder / "other");
+    for (RunningProgram* running : {&one, &other_copy, &other})
+        REQUIRE(running->read_line() == "ready");
+    std::filesystem::remove(program);
+
+    CHECK(run_same_program(one.pid(), other_copy.pid()));
+    CHECK_FALSE(run_same_program(one.pid(), other.pid()));
+    CHECK_FALSE(run_same_program(one.pid(), 2));
+    const pid_t ended = other_copy.pid();
+    other_copy.end();
+    CHECK_FALSE(run_same_program(one.pid(), ended));
+    CHECK_FALSE(run_same_program(ended, one.pid()));
+}

@@ -4,6 +4,24 @@
 
 namespace memtrace {
 
+const std::string_view main_usage = R"(
+Examples:
+  memtrace -p 1234               what process 1234 allocates and does not free
+  memtrace -p 1234 -o 1m 60 1    one report after 60 s, of blocks 1 minute old
+  memtrace -x nginx -f           all of nginx and their children, later ones too
+  memtrace -- ./server --fast    start a program, trace it from the beginning
+
+Usage:
+  memtrace TARGET... [OPTIONS] [INTERVAL [COUNT]]
+  memtrace [OPTIONS] [INTERVAL [COUNT]] -- COMMAND [ARG...]
+  memtrace list
+
+  Targets add up. Numbers right after -p PID are processes if these run PID's
+  program, as in -p $(pidof nginx), and INTERVAL and COUNT otherwise; 5s is
+  always an interval.
+
+)";
+
 HelpFormatter::HelpFormatter(std::string usage) : usage_(std::move(usage)) {
     column_width(32);
     label("Positionals", "Reports");

@@ -3,9 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace memtrace {
+
+/// What --help says before the options: examples and how a command line is built.
+extern const std::string_view main_usage;
 
 /// Examples and usage as they are given, then the options by group, each as `-p, --pid PID  what it does`.
 class HelpFormatter : public CLI::Formatter {

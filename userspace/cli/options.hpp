@@ -21,10 +21,26 @@ enum class ColorChoice { automatic, always, never };
 /// How probes are attached; `best` is the first of the others that the running kernel has.
 enum class AttachChoice { best, session, multi, perf };
 
-/// A tracing session. At least one target is set: `pids` without repetition, or `command`, or both.
+/// A tracing session. At least one target is set; all add up, and none is given twice.
 struct Options {
     std::vector<pid_t> pids;
-    std::vector<std::string> command;  // program and arguments; empty: none is started
+    std::vector<std::string> executables;  // -x: each a name, or a path when there is a '/' in it
+    std::vector<std::string> cgroups;      // --cgroup: each a path below the cgroup2 mount or in it
+    std::vector<std::string> containers;   // --container: each an id, the beginning of one, or a name
+    bool traces_all = false;               // -A
+    std::vector<std::string> command;      // program and arguments; empty: none is started
+    bool follows_children = false;         // -f: the descendants of all these too
+    bool is_from_birth = false;            // processes that start later are traced from their first allocation
+    bool waits_for_targets = true;         // for what matches no process yet; false: that is no_such_target
+
+    bool has_targets() const {
+        return traces_all || !pids.empty() || !command.empty() || !executables.empty() || !cgroups.empty() ||
+               !containers.empty();
+    }
+    /// Processes that start later may become targets.
+    bool has_future_targets() const {
+        return traces_all || follows_children || !executables.empty() || !cgroups.empty() || !containers.empty();
+    }
 
     uint64_t interval_ns = 5'000'000'000;
     std::optional<uint64_t> count;  // reports until the end; none: until a signal or the targets' end

@@ -14,19 +14,6 @@
 namespace memtrace {
 namespace {
 
-constexpr std::string_view usage_text = R"(
-Examples:
-  memtrace -p 1234               what process 1234 allocates and does not free
-  memtrace -p 1234 -o 1m 60 1    one report after 60 s, of blocks 1 minute old
-  memtrace -- ./server --fast    start a program, trace it from the beginning
-
-Usage:
-  memtrace [OPTIONS] [INTERVAL [COUNT]]
-  memtrace [OPTIONS] [INTERVAL [COUNT]] -- COMMAND [ARG...]
-  memtrace list
-
-)";
-
 constexpr uint64_t max_live_blocks_limit = 1u << 28;  // 8 GiB of struct mt_block
 constexpr uint64_t max_sites_limit = 1u << 24;        // 1 GiB of struct mt_site
 
@@ -55,6 +42,14 @@ Result<std::string> parse_path(const std::string& text) {
     return usage_error("''", "not a file name", "write the name of a file after it");
 }
 
+/// A target that is given again is the same target.
+Result<void> add_target(std::vector<std::string>& targets, const std::string& text, std::string_view what) {
+    if (text.empty())
+        return usage_error("''", fmt::format("not a {}", what), "memtrace --help shows how it is written");
+    if (std::find(targets.begin(), targets.end(), text) == targets.end()) targets.push_back(text);
+    return {};
+}
+
 /// From CLI11's sentence, in which the option's name comes first, with or without its dashes.
 Error option_error(std::string_view sentence) {
     const std::string name(sentence.substr(0, sentence.find_first_of(": ")));
@@ -69,7 +64,7 @@ Error option_error(std::string_view sentence) {
 class CommandLine {
   public:
     CommandLine();
-    Result<Request> read(std::span<const char* const> arguments);
+    Result<Request> read(std::span<const char* const> arguments, const SameProgram& same_program);
 
   private:
     void add_report_times();
@@ -78,7 +73,7 @@ class CommandLine {
     void add_kernel_options();
     void add_allocator_options();
     void add_output_options();
-    CLI::Option* add_flag(const char* names, bool& target, const char* description);
+    CLI::Option* add_flag(const char* names, bool& target, const char* description, bool value = true);
     /// `parse`: text -> Result; its value is stored in `target`.
     template <typename Target, typename Parse>
     CLI::Option* add_value(const char* names, const char* placeholder, Target& target, Parse parse,
@@ -89,7 +84,7 @@ class CommandLine {
     void complain(const std::string& name, const Error& error);
 
     /// The text of --help or --version, or nothing.
-    Result<std::optional<ShowText>> read_options(std::span<const char* const> arguments);
+    Result<std::optional<ShowText>> read_options(std::vector<std::string> arguments);
     Result<Request> checked();
     /// Gives the file of --obj to the functions that name none.
     Result<void> finish_user_functions();
@@ -104,7 +99,7 @@ class CommandLine {
 };
 
 CommandLine::CommandLine() {
-    app_.formatter(std::make_shared<HelpFormatter>(std::string(usage_text)));
+    app_.formatter(std::make_shared<HelpFormatter>(std::string(main_usage)));
     app_.set_help_flag();  // added last, since --help shows options in this order
     app_.allow_extras();
     add_report_times();
@@ -128,8 +123,8 @@ void CommandLine::complain(const std::string& name, const Error& error) {
     complaint_->what = name + " " + error.what;
 }
 
-CLI::Option* CommandLine::add_flag(const char* names, bool& target, const char* description) {
-    auto set = [&target](int64_t) { target = true; };
+CLI::Option* CommandLine::add_flag(const char* names, bool& target, const char* description, bool value) {
+    auto set = [&target, value](int64_t) { target = value; };
     return app_.add_flag_function(names, set, description)->disable_flag_override();
 }
 
@@ -147,6 +142,19 @@ CLI::Option* CommandLine::add_value(const char* names, const char* placeholder, 
     return option;
 }
 
+template <typename Add>
+CLI::Option* CommandLine::add_values(const char* names, const char* placeholder, Add add, const char* description) {
+    const std::string_view name = std::string_view(names).substr(std::string_view(names).find(',') + 1);
+    auto add_all = [this, add, name = std::string(name)](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) {
+            const Result<void> outcome = add(text);
+            if (!outcome) complain(name, outcome.error());
+        }
+    };
+    CLI::Option* option = app_.add_option_function<std::vector<std::string>>(names, add_all, description);
+    return option->allow_extra_args(false)->option_text(placeholder);
+}
+
 void CommandLine::add_report_times() {
     auto parse_interval_text = [this](const std::string& text) {
         interval_text_ = text;
@@ -160,6 +168,7 @@ void CommandLine::add_report_times() {
 }
 
 void CommandLine::add_targets() {
+    const std::string group = "Targets";
     auto store_pids = [this](const std::vector<std::string>& texts) {
         // Joined, so that a pid that is given twice in two options is one target.
         Result<std::vector<pid_t>> pids = parse_pids(CLI::detail::join(texts, ","));
@@ -167,15 +176,29 @@ void CommandLine::add_targets() {
         options_.pids = std::move(*pids);
     };
     // CLI11's vector options go on into the positionals unless extra arguments are forbidden.
-    app_.add_option_function<std::vector<std::string>>("-p,--pid", store_pids, "running processes, all their threads")
+    app_.add_option_function<std::vector<std::string>>("-p,--pid", store_pids, "these: -p 12,34 or -p $(pidof NAME)")
         ->allow_extra_args(false)
         ->option_text("PID[,PID...]")
-        ->group("Targets");
+        ->group(group);
+    auto add_once = [](std::vector<std::string>& texts, std::string_view what) {
+        return [&texts, what](const std::string& text) { return add_target(texts, text, what); };
+    };
+    add_values("-x,--exe", "NAME|PATH", add_once(options_.executables, "program"), "all that run it, later ones too")
+        ->group(group);
+    add_flag("-f,--follow", options_.follows_children, "all descendants of the others, later ones too")->group(group);
+    add_values("--cgroup", "PATH", add_once(options_.cgroups, "cgroup"), "all in a cgroup, later ones too")
+        ->group(group);
+    add_values("--container", "ID", add_once(options_.containers, "container"), "... in a container, by id or name")
+        ->group(group);
+    add_flag("-A,--all", options_.traces_all, "all of the system, later ones too")->group(group);
     add_value(
         "-c,--command", "'CMD ARGS'", options_.command, [](const std::string& text) { return split_command(text); },
         "start this command; ' \" \\ quote, no shell")
         ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
-        ->group("Targets");
+        ->group(group);
+    add_flag("--from-birth", options_.is_from_birth, "miss nothing of later ones; all others pay")->group(group);
+    add_flag("--no-wait", options_.waits_for_targets, "status 3 if something matches no process yet", false)
+        ->group(group);
 }
 
 void CommandLine::add_report_options() {
@@ -226,19 +249,6 @@ void CommandLine::add_kernel_options() {
         ->group(group);
 }
 
-template <typename Add>
-CLI::Option* CommandLine::add_values(const char* names, const char* placeholder, Add add, const char* description) {
-    const std::string_view name = std::string_view(names).substr(std::string_view(names).find(',') + 1);
-    auto add_all = [this, add, name = std::string(name)](const std::vector<std::string>& texts) {
-        for (const std::string& text : texts) {
-            const Result<void> outcome = add(text);
-            if (!outcome) complain(name, outcome.error());
-        }
-    };
-    CLI::Option* option = app_.add_option_function<std::vector<std::string>>(names, add_all, description);
-    return option->allow_extra_args(false)->option_text(placeholder);
-}
-
 void CommandLine::add_allocator_options() {
     const std::string group = "Allocators";
     auto add_prefix = [this](const std::string& text) -> Result<void> {
@@ -282,12 +292,14 @@ void CommandLine::add_output_options() {
     add_flag("--strict", options_.is_strict, "status 1 when anything was not recorded")->group(group);
 }
 
-Result<Request> CommandLine::read(std::span<const char* const> arguments) {
+Result<Request> CommandLine::read(std::span<const char* const> arguments, const SameProgram& same_program) {
     // CLI11 would hand what follows `--` to the positionals.
     const auto separator =
         std::find_if(arguments.begin(), arguments.end(), [](std::string_view text) { return text == "--"; });
     const auto option_count = static_cast<size_t>(separator - arguments.begin());
-    const Result<std::optional<ShowText>> text = read_options(arguments.first(option_count));
+    Result<std::vector<std::string>> options = join_pids(arguments.first(option_count), same_program);
+    if (!options) return options.error();
+    const Result<std::optional<ShowText>> text = read_options(std::move(*options));
     if (!text) return text.error();
     if (*text) return Request(**text);
     if (separator == arguments.end()) return checked();
@@ -299,9 +311,10 @@ Result<Request> CommandLine::read(std::span<const char* const> arguments) {
     return checked();
 }
 
-Result<std::optional<ShowText>> CommandLine::read_options(std::span<const char* const> arguments) {
+Result<std::optional<ShowText>> CommandLine::read_options(std::vector<std::string> arguments) {
     try {
-        app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+        std::reverse(arguments.begin(), arguments.end());
+        app_.parse(std::move(arguments));
         return std::optional<ShowText>();
     } catch (const CLI::CallForHelp&) {
         return std::optional(ShowText{app_.help()});
@@ -314,6 +327,9 @@ Result<std::optional<ShowText>> CommandLine::read_options(std::span<const char* 
 
 Error CommandLine::target_error() const {
     const std::string why = "no process or command to trace is given";
+    if (options_.follows_children && interval_text_.empty())
+        return usage_error("--follow", "no process whose children it means is given",
+                           "add -p PID, -x NAME or --cgroup PATH");
     if (interval_text_.empty())
         return usage_error("no target", why, "memtrace -p PID, or memtrace -- COMMAND; memtrace --help shows more");
     return usage_error("no target", why, fmt::format("did you mean memtrace -p {}?", interval_text_));
@@ -350,14 +366,16 @@ Result<Request> CommandLine::checked() {
     if (options_.min_size_bytes > options_.max_size_bytes)
         return usage_error("--min-size", "above --max-size, so nothing would be recorded", "swap the two");
     if (const Result<void> outcome = finish_user_functions(); !outcome) return outcome.error();
-    if (options_.pids.empty() && options_.command.empty()) return target_error();
+    if (!options_.has_targets()) return target_error();
+    if (options_.is_from_birth && !options_.has_future_targets())
+        return usage_error("--from-birth", "no target can start later", "add -f, -x NAME, --cgroup PATH or -A");
     return Request(std::move(options_));
 }
 
 }  // namespace
 
-Result<Request> parse_arguments(std::span<const char* const> arguments) {
-    return CommandLine().read(arguments);
+Result<Request> parse_arguments(std::span<const char* const> arguments, const SameProgram& same_program) {
+    return CommandLine().read(arguments, same_program);
 }
 
 }  // namespace memtrace

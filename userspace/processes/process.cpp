@@ -101,6 +101,14 @@ Result<ProcessInfo> read_process(pid_t pid) {
     return info;
 }
 
+bool run_same_program(pid_t first, pid_t second) {
+    const Result<ProcessInfo> one = read_process(first);
+    const Result<ProcessInfo> other = read_process(second);
+    if (!one || !other || one->exe.empty() || other->exe.empty()) return false;
+    const auto name_of = [](std::string_view path) { return path.substr(path.rfind('/') + 1); };
+    return name_of(one->exe) == name_of(other->exe) || one->comm == other->comm;
+}
+
 std::optional<uint64_t> read_rss_bytes(pid_t pid) {
     auto statm = read_whole_file(proc_path(pid, "statm"));
     const auto* text = std::get_if<std::string>(&statm);

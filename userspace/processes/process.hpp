@@ -25,6 +25,9 @@ struct ProcessInfo {
 /// What is known about `pid`. No such process: no_such_target; exe not readable: not_privileged. Thread-safe.
 Result<ProcessInfo> read_process(pid_t pid);
 
+/// Both run a program of one file name (replaced files too), or go by one comm. False when one has ended. Thread-safe.
+bool run_same_program(pid_t first, pid_t second);
+
 /// Resident memory in bytes, none when the process has ended. The kernel's own figure may lag by some pages a cpu
 /// (/proc/PID/statm sums per-cpu counters roughly, proc(5)). Thread-safe.
 std::optional<uint64_t> read_rss_bytes(pid_t pid);
