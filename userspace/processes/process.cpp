@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "processes/cgroup.hpp"
 #include "processes/proc_file.hpp"
 
 namespace memtrace {
@@ -98,6 +99,8 @@ Result<ProcessInfo> read_process(pid_t pid) {
     if (info.start_time == 0) return process_error(what, ESRCH);
     const int error_number = read_exe(info);
     if (error_number == EACCES || error_number == EPERM) return process_error(what, error_number);
+    info.cgroup = cgroup_of(pid);
+    info.container = container_of(pid);
     return info;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "processes/container.hpp"
 
 namespace memtrace {
 
@@ -19,7 +20,9 @@ struct ProcessInfo {
     std::string exe;   // absolute path in the process's own root; empty for a kernel thread or a zombie
     bool is_exe_deleted = false;
     bool is_kernel_thread = false;
-    uint64_t start_time = 0;  // clock ticks after boot; with the pid it names one process for ever
+    std::optional<std::string> cgroup;   // of version 2; none where the host has none
+    std::optional<Container> container;  // none: in no container that is known by its cgroup
+    uint64_t start_time = 0;             // clock ticks after boot; with the pid it names one process for ever
 };
 
 /// What is known about `pid`. No such process: no_such_target; exe not readable: not_privileged. Thread-safe.
