@@ -146,7 +146,12 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     struct mt_owner* owner;
     struct thread* thread = traced_thread(&owner);
     if (!thread) return RETURN_IS_NOT_WANTED;
-    u32 row_number = bpf_get_attach_cookie(ctx);
+    u64 cookie = bpf_get_attach_cookie(ctx);
+    u64 function = instruction_pointer(ctx);
+    /* The own link may be gone when the call returns: then this one reports it. */
+    if (is_counted_elsewhere(thread, cookie, function))
+        return cookie & MT_COOKIE_SHARED ? RETURN_IS_WANTED : RETURN_IS_NOT_WANTED;
+    u32 row_number = cookie & (MT_MAX_ROWS - 1);
     struct mt_row row = row_at(row_number);
     u64 sp = stack_pointer(ctx);
     if (row.operation == MT_OP_THROW) {
@@ -157,7 +162,6 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         enter_free(thread, owner, ctx, &row, sp, row_number);
         return RETURN_IS_NOT_WANTED;
     }
-    u64 function = instruction_pointer(ctx);
     u32 relation = thread->calls.depth ? settle_calls(thread, owner, sp, row_number, function) : CALL_IS_OUTERMOST;
     u32 top = thread->calls.depth - 1;
     if (relation == CALL_IS_FOR_DELEGATE && row.operation == MT_OP_DELEGATE) {
@@ -309,7 +313,7 @@ static __always_inline int leave_function(struct pt_regs* ctx) {
     struct thread* thread = traced_thread(&owner);
     if (!thread) return 0;
     u64 sp = stack_pointer(ctx) - 8;
-    u32 found = find_call(thread, sp, bpf_get_attach_cookie(ctx));
+    u32 found = find_call(thread, sp, bpf_get_attach_cookie(ctx) & (MT_MAX_ROWS - 1));
     if (!found) return 0;
     u32 index = (found - 1) & (MT_MAX_CALLS - 1);
     settle_inner_calls(thread, owner, index, sp);
@@ -330,13 +334,16 @@ static __always_inline int leave_by_instruction(struct pt_regs* ctx) {
     struct mt_owner* owner;
     struct thread* thread = traced_thread(&owner);
     u64 sp = stack_pointer(ctx), return_address;
-    if (!thread || !thread->calls.depth || !read_word(sp, &return_address)) return 0;
+    if (!thread) return 0;
+    u64 cookie = bpf_get_attach_cookie(ctx);
+    if (is_counted_elsewhere(thread, cookie, instruction_pointer(ctx))) return 0;
+    if (!thread->calls.depth || !read_word(sp, &return_address)) return 0;
     u32 found = find_returning_call(thread, sp, return_address);
     if (!found) return 0;
     u32 index = (found - 1) & (MT_MAX_CALLS - 1);
     if (ends_in_newer_call(thread, index, sp)) return 0;
     settle_inner_calls(thread, owner, index, sp);
-    if (bpf_get_attach_cookie(ctx) & MT_COOKIE_UNSEEN_RETURN) {
+    if (cookie & MT_COOKIE_UNSEEN_RETURN) {
         thread->calls.stack[index].flags |= CALL_ENDED_BY_JUMP;
         return 0;
     }

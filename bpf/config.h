@@ -20,9 +20,22 @@ const volatile mt_u32 max_sites = 1024;
 /* 1: links are filtered by process, so a vfork child, which shares its parent's memory, is not seen. */
 const volatile mt_u32 misses_shared_children = 0;
 
+/* Programs (program_names) and control groups (cgroups) whose processes become targets at their exec; how many. */
+const volatile mt_u32 watched_names = 0;
+const volatile mt_u32 watched_cgroups = 0;
+/* enum mt_target_flags of targets that the kernel side makes. */
+const volatile mt_u32 new_target_flags = 0;
+/* 1: whoever allocates is a target, but for own_tgid, which is memtrace. */
+const volatile mt_u32 traces_all = 0;
+const volatile mt_u32 own_tgid = 0;
+
 /* 0: nothing is recorded, whatever the owners' flags say. Set when all links stand, cleared before the first one goes.
  */
 mt_u32 is_armed = 0;
+/* 1: every file that a target uses has a link for everybody, so that a followed child can be armed from its fork on. */
+mt_u32 arms_children = 0;
+/* By number of a file: 1: the link for everybody counts, and targets' own links, which stand as long, do not. */
+mt_u8 shared_files[MT_MAX_PROBED_FILES] = {};
 /* Numbers given so far: owners and call sites count from 1. */
 mt_u32 owners_given = 0;
 mt_u32 sites_given = 0;

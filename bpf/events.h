@@ -19,19 +19,23 @@ static __always_inline bool emit_process_event(u32 type, u32 owner, u32 tgid, u3
     fill_header(&event->header, type, owner);
     event->header.tgid = tgid;
     event->exit_code = exit_code;
-    event->parent_tgid = event->parent_owner = event->reserved = 0;
+    event->parent_tgid = event->parent_owner = event->is_armed = 0;
+    bpf_get_current_comm(event->comm, sizeof event->comm);
     bpf_ringbuf_submit(event, 0);
     return true;
 }
 
-static __always_inline bool emit_fork_event(u32 owner, u32 tgid, u32 parent_owner, u32 parent_tgid) {
+static __always_inline bool emit_fork_event(u32 owner, u32 tgid, u32 parent_owner, u32 parent_tgid,
+                                            u32 is_armed_child) {
     struct mt_process_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
     if (!event) return false;
     fill_header(&event->header, MT_EVENT_FORK, owner);
     event->header.tgid = tgid;
-    event->exit_code = event->reserved = 0;
+    event->exit_code = 0;
+    event->is_armed = is_armed_child;
     event->parent_tgid = parent_tgid;
     event->parent_owner = parent_owner;
+    bpf_get_current_comm(event->comm, sizeof event->comm);
     bpf_ringbuf_submit(event, 0);
     return true;
 }

@@ -41,6 +41,7 @@ struct thread {
     struct calls calls;
     u64 last_freed_address; /* by the last free that was the program's, and where its call stood */
     u64 last_freed_sp;
+    u64 shared_function; /* address of the probe whose hit the link for everybody counted last */
     u64 frames[MT_MAX_FRAMES + 1];
     u64 window_start;      /* user address of window[0] */
     u32 window_size_bytes; /* bytes of the window that can be read as words; 0: none */
@@ -59,13 +60,31 @@ struct thread {
     u64 window[WINDOW_BYTES / 8];
 };
 
-/* tgid -> how its address spaces become owners. The user side adds and deletes. Full: the user side is told. */
+/* tgid -> how its address spaces become owners. Both sides add; exit deletes, and the user side what it does not want.
+ * Full: the user side is told, and owners_not_recorded. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MT_MAX_OWNERS);
     __type(key, u32);
     __type(value, struct mt_target);
 } targets SEC(".maps");
+
+/* Names of programs whose processes become targets at their exec. Written by the user side before the programs run;
+ * never deleted. Full: the user side is told. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, MT_MAX_NAMES);
+    __type(key, struct mt_program_name);
+    __type(value, u32);
+} program_names SEC(".maps");
+
+/* Index below watched_cgroups -> control group whose processes are targets. As program_names. */
+struct {
+    __uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+    __uint(max_entries, MT_MAX_CGROUPS);
+    __type(key, u32);
+    __type(value, u32);
+} cgroups SEC(".maps");
 
 /* Serial -> address space. Never deleted: an ended one keeps its numbers. Full: owners_not_recorded. */
 struct {

@@ -6,6 +6,7 @@
  */
 #include "accounting.h"
 #include "kernel_types.h"
+#include "wanted.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -39,12 +40,18 @@ SEC("tp_btf/sched_process_exec")
 int on_exec(u64* ctx) {
     u32 tgid = bpf_get_current_pid_tgid() >> 32;
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
+    if (!target && !runs_wanted_program((struct linux_binprm*)ctx[2]) && !is_in_wanted_cgroup()) return 0;
+    if (!target) target = add_target(tgid);
     if (!target) return 0;
     u32 serial = target->owner;
     end_owner(target, 0);
-    if (target->armed == MT_TARGET_ARM_AT_EXEC) target->armed = MT_TARGET_ARMED;
+    if (target->armed == MT_TARGET_ARM_AT_EXEC || target->armed == MT_TARGET_FORKED) target->armed = MT_TARGET_ARMED;
     struct mt_owner* owner = find_owner(serial);
-    if (!emit_process_event(MT_EVENT_EXEC, serial, tgid, 0) && owner) count(owner, MT_COUNT_EVENTS_RING_FULL);
+    if (emit_process_event(MT_EVENT_EXEC, serial, tgid, 0)) return 0;
+    if (owner)
+        count(owner, MT_COUNT_EVENTS_RING_FULL);
+    else
+        __sync_fetch_and_add(&owners_not_recorded, 1);
     return 0;
 }
 
@@ -57,13 +64,22 @@ int on_new_task(u64* ctx) {
     if (clone_flags & CLONE_THREAD) return 0;
     u32 tgid = bpf_get_current_pid_tgid() >> 32;
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
-    if (!target || !is_armed) return 0;
-    if (!(clone_flags & CLONE_VM)) {
-        if (target->flags & MT_TARGET_FOLLOWED) follow_child(target, tgid, address_space_of(task), task->tgid);
-        return 0;
-    }
+    if (!target) return 0;
+    bool shares_memory = clone_flags & CLONE_VM;
+    if (target->flags & MT_TARGET_FOLLOWED)
+        follow_child(target, tgid, shares_memory ? 0 : address_space_of(task), task->tgid);
+    if (!shares_memory || !misses_shared_children || arms_children || !is_armed) return 0;
     struct mt_owner* owner = find_owner(target->owner);
-    if (owner && misses_shared_children) count(owner, MT_COUNT_CHILDREN_NOT_SEEN);
+    if (owner) count(owner, MT_COUNT_CHILDREN_NOT_SEEN);
+    return 0;
+}
+
+/* cgroup_attach_task(destination, path, task, threadgroup): it may be in a control group whose processes are targets.
+ */
+SEC("tp_btf/cgroup_attach_task")
+int on_cgroup_change(u64* ctx) {
+    struct task_struct* task = (struct task_struct*)ctx[2];
+    if (!emit_process_event(MT_EVENT_MOVED, 0, task->tgid, 0)) __sync_fetch_and_add(&owners_not_recorded, 1);
     return 0;
 }
 
@@ -91,8 +107,12 @@ int on_exit(u64* ctx) {
     u32 serial = target->owner;
     u32 exit_code = task->signal->group_exit_code ? task->signal->group_exit_code : task->exit_code;
     end_owner(target, exit_code);
-    target->armed = MT_TARGET_NOT_ARMED;
+    bpf_map_delete_elem(&targets, &tgid);
     owner = find_owner(serial);
-    if (!emit_process_event(MT_EVENT_EXIT, serial, tgid, exit_code) && owner) count(owner, MT_COUNT_EVENTS_RING_FULL);
+    if (emit_process_event(MT_EVENT_EXIT, serial, tgid, exit_code)) return 0;
+    if (owner)
+        count(owner, MT_COUNT_EVENTS_RING_FULL);
+    else
+        __sync_fetch_and_add(&owners_not_recorded, 1);
     return 0;
 }

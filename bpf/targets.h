@@ -56,11 +56,21 @@ static __always_inline u64 address_space_of(struct task_struct* task) {
     return mm;
 }
 
+/* A process that is wanted becomes a target; 0 if there is no room. */
+static __always_inline struct mt_target* add_target(u32 tgid) {
+    struct mt_target target = {.armed = MT_TARGET_ARMED, .flags = new_target_flags};
+    bpf_map_update_elem(&targets, &tgid, &target, BPF_NOEXIST);
+    struct mt_target* added = bpf_map_lookup_elem(&targets, &tgid);
+    if (!added) __sync_fetch_and_add(&owners_not_recorded, 1);
+    return added;
+}
+
 /* The serial of the current address space, which is new. */
 __noinline u32 make_owner(void) {
     struct task_struct* task = bpf_get_current_task_btf();
     u32 tgid = owning_tgid(task);
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
+    if (!target && traces_all && tgid != own_tgid) target = add_target(tgid);
     if (!target || target->armed != MT_TARGET_ARMED) return 0;
     u32 serial = give_owner(address_space_of(task), tgid, MT_OWNER_ARMED);
     struct mt_owner* owner = find_owner(serial);
@@ -71,11 +81,14 @@ __noinline u32 make_owner(void) {
 }
 
 /* `target`, the current process, has forked a child whose memory is `mm`: a target too, with an owner from the start,
- * so that what it inherits has a date. It has not run yet. */
+ * so that what it inherits has a date. It has not run yet. 0: the child shares its parent's memory until its exec. */
 static __always_inline void follow_child(struct mt_target* target, u32 parent_tgid, u64 mm, u32 tgid) {
     struct mt_owner* parent = find_owner(target->owner);
-    struct mt_target child = {.armed = MT_TARGET_FORKED, .flags = target->flags};
-    child.owner = give_owner(mm, tgid, 0);
+    struct mt_target child = {.armed = MT_TARGET_ARMED, .flags = target->flags};
+    if (mm) {
+        if (!arms_children) child.armed = MT_TARGET_FORKED;
+        child.owner = give_owner(mm, tgid, arms_children ? MT_OWNER_ARMED : 0);
+    }
     struct mt_owner* owner = find_owner(child.owner);
     if (owner && parent) {
         owner->parent_owner = target->owner;
@@ -83,8 +96,12 @@ static __always_inline void follow_child(struct mt_target* target, u32 parent_tg
     }
     if (owner) owner->forked_ns = owner->first_seen_ns;
     if (bpf_map_update_elem(&targets, &tgid, &child, BPF_ANY)) __sync_fetch_and_add(&owners_not_recorded, 1);
-    if (!emit_fork_event(child.owner, tgid, target->owner, parent_tgid) && parent)
+    bool is_armed_child = child.armed == MT_TARGET_ARMED;
+    if (emit_fork_event(child.owner, tgid, target->owner, parent_tgid, is_armed_child)) return;
+    if (parent)
         count(parent, MT_COUNT_EVENTS_RING_FULL);
+    else
+        __sync_fetch_and_add(&owners_not_recorded, 1);
 }
 
 /* This thread's state when its address space is armed, 0 otherwise. `*owner` is set with it. */
@@ -109,6 +126,20 @@ static __always_inline struct thread* traced_thread(struct mt_owner** owner) {
     *owner = find_owner(thread->owner);
     if (!*owner || !((*owner)->flags & MT_OWNER_ARMED)) return 0;
     return thread;
+}
+
+/* Is this hit counted by another link? While a file changes from targets' own links to one for everybody, each hit runs
+ * both programs, that of the newer link first (consumer_add, kernel/events/uprobes.c): the link for everybody says
+ * which of the two counts, so that a change in the middle of a hit counts it once. */
+static __always_inline bool is_counted_elsewhere(struct thread* thread, u64 cookie, u64 function) {
+    if (!(cookie & MT_COOKIE_SHARED)) {
+        if (thread->shared_function != function) return false;
+        thread->shared_function = 0;
+        return true;
+    }
+    bool counts = shared_files[(cookie >> MT_COOKIE_FILE_SHIFT) & (MT_MAX_PROBED_FILES - 1)];
+    thread->shared_function = counts ? function : 0;
+    return !counts;
 }
 
 /* Ends the address space that `target` is in; its numbers stay. */

@@ -26,6 +26,10 @@ enum mt_limits {
     MT_UNWIND_SEGMENTS = 2,     /* executable segments of a file that can be told apart */
     MT_PC_CACHES = 64,          /* owners that have a cache of unwind rules */
     MT_PC_CACHE_WORDS = 4096,
+    MT_NAME_BYTES = 64,         /* of a program's name, with its ending NUL */
+    MT_MAX_NAMES = 64,          /* names of programs that are waited for */
+    MT_MAX_CGROUPS = 64,        /* control groups whose processes are traced */
+    MT_MAX_PROBED_FILES = 4096, /* files whose links for everybody one session can tell apart; a power of two */
 };
 
 /* What a function of the table of allocators does. */
@@ -51,10 +55,13 @@ enum mt_row_flags {
     MT_ROW_FREES_WHEN_FAILED = 2,   /* REALLOCATE: gives back `old` also when it returns nothing: reallocf */
 };
 
-/* A probe's cookie: a row's number, or one of these. */
+/* A probe's cookie: a row's number or one of the first two of these; with MT_COOKIE_SHARED also the number of the file
+ * from bit MT_COOKIE_FILE_SHIFT on. */
 enum mt_cookie {
     MT_COOKIE_RETURN_INSTRUCTION = 1 << 16, /* the probe is at a return instruction of rows that have their flag */
     MT_COOKIE_UNSEEN_RETURN = 1 << 17, /* ... at a jump out of them, to where their return is seen otherwise or not */
+    MT_COOKIE_SHARED = 1 << 18,        /* the probe's link is that for everybody on the file */
+    MT_COOKIE_FILE_SHIFT = 32,
 };
 
 /* How the kernel side reads one function of the table. Arguments count from 1; 0 is "has none". */
@@ -128,6 +135,11 @@ enum mt_target_flags {
     MT_TARGET_FOLLOWED = 1, /* what it forks is a target as well */
 };
 
+/* Key of the map `program_names`: last part of a path, cut to fit, the rest NUL. */
+struct mt_program_name {
+    char text[MT_NAME_BYTES];
+};
+
 /* Key of the map `targets` is a tgid; this is its value. */
 struct mt_target {
     mt_u32 armed; /* enum mt_target_state */
@@ -198,7 +210,9 @@ enum mt_event_type {
     MT_EVENT_EXEC = 11,        /* ... exec ended one; owner is the old one, 0 if none was seen */
     MT_EVENT_FILE = 13,        /* struct mt_file_event: the walk met a file that has no unwind table */
     MT_EVENT_EXIT = 12,        /* ... a target's last thread ended */
-    MT_EVENT_FORK = 15,        /* struct mt_process_event: a target has forked; header: the child's owner and tgid */
+    MT_EVENT_FORK = 15,      /* struct mt_process_event: a target has forked; header: the child's owner, 0 if it shares
+                                the parent's memory, and tgid */
+    MT_EVENT_MOVED = 16,     /* struct mt_process_event: a process came into another control group */
     MT_EVENT_RAW_STACK = 14, /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
 };
 
@@ -257,7 +271,8 @@ struct mt_process_event {
     mt_u32 exit_code;    /* EXIT: as wait(2) reports it */
     mt_u32 parent_tgid;  /* FORK */
     mt_u32 parent_owner; /* FORK: 0 if the parent has not allocated yet */
-    mt_u32 reserved;
+    mt_u32 is_armed;     /* FORK: it is recorded from its birth on */
+    char comm[16];       /* of the process; of a child that of its parent */
 };
 
 /* Key of the map `unwind_files`: a file as the kernel sees it. */
@@ -311,7 +326,7 @@ MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
 MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_BYTES);
 MT_ASSERT_SIZE(struct mt_mapping_event, 80);
 MT_ASSERT_SIZE(struct mt_block_event, 48);
-MT_ASSERT_SIZE(struct mt_process_event, 40);
+MT_ASSERT_SIZE(struct mt_process_event, 56);
 MT_ASSERT_SIZE(struct mt_file, 16);
 MT_ASSERT_SIZE(struct mt_unwind_file, 72);
 MT_ASSERT_SIZE(struct mt_file_event, 48);

@@ -81,7 +81,7 @@ std::string_view rung_name(AttachRung rung) {
     return "";
 }
 
-FileProbes::FileProbes() = default;
+FileProbes::FileProbes(LinkScope scope) : scope_(scope) {}
 FileProbes::FileProbes(FileProbes&&) noexcept = default;
 FileProbes& FileProbes::operator=(FileProbes&&) noexcept = default;
 // Links go in the reverse order of attaching: what only gives back was first and must be last.
@@ -97,13 +97,13 @@ void FileProbes::LinkDeleter::operator()(bpf_link* link) const {
 }
 
 Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& programs, const AllocatorTable& table,
-                                      int file_fd, std::span<const ProbePoint> points, pid_t pid) {
-    FileProbes probes;
+                                      int file_fd, std::span<const ProbePoint> points, LinkScope scope) {
+    FileProbes probes(scope);
     std::vector<const ProbePoint*> returns;
     for (const ProbePoint& point : points)
         if (point.kind != PointKind::entry) returns.push_back(&point);
     // A call that is seen at entry is then seen at its return too.
-    if (auto attached = probes.attach_plain(rung, programs.on_return_instruction, file_fd, returns, pid); !attached)
+    if (auto attached = probes.attach_plain(rung, programs.on_return_instruction, file_fd, returns); !attached)
         return std::move(attached).error();
     // One pass a group: frees that are not waited for, frees that are, then the rest likewise.
     for (const bool gives_back : {true, false}) {
@@ -116,7 +116,7 @@ Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& progr
                     group.push_back(&point);
             }
             if (group.empty()) continue;
-            if (auto attached = probes.attach_group(rung, programs, file_fd, group, waits_for_return, pid); !attached)
+            if (auto attached = probes.attach_group(rung, programs, file_fd, group, waits_for_return); !attached)
                 return std::move(attached).error();
         }
     }
@@ -124,37 +124,36 @@ Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& progr
 }
 
 Result<void> FileProbes::attach_plain(AttachRung rung, const bpf_program* program, int file_fd,
-                                      const std::vector<const ProbePoint*>& points, pid_t pid) {
+                                      const std::vector<const ProbePoint*>& points) {
     if (points.empty()) return {};
     if (rung == AttachRung::perf) return attach_perf(program, false, file_fd, points);
-    return attach_multi(program, bpf_trace_uprobe_multi, false, file_fd, points, pid);
+    return attach_multi(program, bpf_trace_uprobe_multi, false, file_fd, points);
 }
 
 Result<void> FileProbes::attach_group(AttachRung rung, const RungPrograms& programs, int file_fd,
-                                      const std::vector<const ProbePoint*>& points, bool waits_for_return, pid_t pid) {
+                                      const std::vector<const ProbePoint*>& points, bool waits_for_return) {
     if (rung == AttachRung::session && waits_for_return)
-        return attach_multi(programs.on_call_or_return, bpf_trace_uprobe_session, false, file_fd, points, pid);
+        return attach_multi(programs.on_call_or_return, bpf_trace_uprobe_session, false, file_fd, points);
     // The return probe first: a call that is seen at entry is then seen at return too.
     if (rung == AttachRung::perf) {
         if (waits_for_return)
             if (auto attached = attach_perf(programs.on_return, true, file_fd, points); !attached) return attached;
-        return attach_plain(rung, programs.on_call, file_fd, points, pid);
+        return attach_plain(rung, programs.on_call, file_fd, points);
     }
     if (waits_for_return)
-        if (auto attached = attach_multi(programs.on_return, bpf_trace_uprobe_multi, true, file_fd, points, pid);
-            !attached)
+        if (auto attached = attach_multi(programs.on_return, bpf_trace_uprobe_multi, true, file_fd, points); !attached)
             return attached;
-    return attach_plain(rung, programs.on_call, file_fd, points, pid);
+    return attach_plain(rung, programs.on_call, file_fd, points);
 }
 
 Result<void> FileProbes::attach_multi(const bpf_program* program, uint32_t attach_type, bool is_return, int file_fd,
-                                      const std::vector<const ProbePoint*>& points, pid_t pid) {
+                                      const std::vector<const ProbePoint*>& points) {
     const std::string path = path_of(file_fd);
     std::vector<uint64_t> offsets;
     std::vector<uint64_t> cookies;
     for (const ProbePoint* point : points) {
         offsets.push_back(point->file_offset);
-        cookies.push_back(cookie_of(*point));
+        cookies.push_back(cookie_of(*point) | scope_.cookie_bits);
     }
     UprobeMultiAttributes attributes;
     attributes.program_fd = static_cast<uint32_t>(bpf_program__fd(program));
@@ -164,7 +163,7 @@ Result<void> FileProbes::attach_multi(const bpf_program* program, uint32_t attac
     attributes.cookies = as_u64(cookies.data());
     attributes.count = static_cast<uint32_t>(points.size());
     attributes.multi_flags = is_return ? bpf_f_uprobe_multi_return : 0;
-    attributes.pid = static_cast<uint32_t>(pid);
+    attributes.pid = static_cast<uint32_t>(scope_.pid);
     const int link = create_link(attributes);
     if (link < 0) return attach_error(*points.front(), errno);
     multi_links_.emplace_back(link);
@@ -175,7 +174,8 @@ Result<void> FileProbes::attach_perf(const bpf_program* program, bool is_return,
                                      const std::vector<const ProbePoint*>& points) {
     const std::string path = path_of(file_fd);
     for (const ProbePoint* point : points) {
-        LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie_of(*point), .retprobe = is_return);
+        LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie_of(*point) | scope_.cookie_bits,
+                    .retprobe = is_return);
         // A perf event dies with the thread that it was opened for, so it is opened for all; the programs filter.
         bpf_link* link = bpf_program__attach_uprobe_opts(program, -1, path.c_str(),
                                                          static_cast<size_t>(point->file_offset), &options);

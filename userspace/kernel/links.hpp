@@ -35,6 +35,12 @@ struct RungPrograms {
     bpf_program* on_return_instruction = nullptr;
 };
 
+/// Whose hits a link takes.
+struct LinkScope {
+    pid_t pid = 0;             // 0: everybody's
+    uint64_t cookie_bits = 0;  // added to the cookie of each probe: enum mt_cookie
+};
+
 /// The probes of one file. Those that only give back go last.
 class FileProbes {
   public:
@@ -44,22 +50,23 @@ class FileProbes {
 
     /// Attaches `points` of the file `file_fd`; see Session::attach.
     static Result<FileProbes> attach(AttachRung rung, const RungPrograms& programs, const AllocatorTable& table,
-                                     int file_fd, std::span<const ProbePoint> points, pid_t pid);
+                                     int file_fd, std::span<const ProbePoint> points, LinkScope scope);
 
   private:
-    FileProbes();
+    explicit FileProbes(LinkScope scope);
     Result<void> attach_group(AttachRung rung, const RungPrograms& programs, int file_fd,
-                              const std::vector<const ProbePoint*>& points, bool waits_for_return, pid_t pid);
+                              const std::vector<const ProbePoint*>& points, bool waits_for_return);
     Result<void> attach_plain(AttachRung rung, const bpf_program* program, int file_fd,
-                              const std::vector<const ProbePoint*>& points, pid_t pid);
+                              const std::vector<const ProbePoint*>& points);
     Result<void> attach_multi(const bpf_program* program, uint32_t attach_type, bool is_return, int file_fd,
-                              const std::vector<const ProbePoint*>& points, pid_t pid);
+                              const std::vector<const ProbePoint*>& points);
     Result<void> attach_perf(const bpf_program* program, bool is_return, int file_fd,
                              const std::vector<const ProbePoint*>& points);
 
     struct LinkDeleter {
         void operator()(bpf_link* link) const;
     };
+    LinkScope scope_;
     std::vector<Fd> multi_links_;
     std::vector<std::unique_ptr<bpf_link, LinkDeleter>> perf_links_;
 };

@@ -49,6 +49,12 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     skeleton.rodata->traces_blocks = options.traces_blocks;
     skeleton.rodata->live_slot_mask = slots - 1;
     skeleton.rodata->max_sites = max_sites;
+    skeleton.rodata->watched_names = static_cast<mt_u32>(options.program_names.size());
+    skeleton.rodata->watched_cgroups = static_cast<mt_u32>(options.cgroup_fds.size());
+    skeleton.rodata->new_target_flags = options.follows_children ? static_cast<mt_u32>(MT_TARGET_FOLLOWED) : 0;
+    skeleton.rodata->traces_all = options.traces_all;
+    skeleton.rodata->own_tgid = static_cast<mt_u32>(getpid());
+    bpf_program__set_autoload(skeleton.progs.on_cgroup_change, !options.cgroup_fds.empty());
     const auto rows = options.table->rows();
     for (size_t row = 0; row < rows.size(); ++row)
         skeleton.rodata->rows[row] = rows[row].row;
@@ -87,6 +93,7 @@ int hand_over(EventSink& sink, const void* data) {
         case MT_EVENT_FORK:
         case MT_EVENT_EXEC:
         case MT_EVENT_EXIT:
+        case MT_EVENT_MOVED:
             sink.on_process(*static_cast<const mt_process_event*>(data));
             break;
         case MT_EVENT_FILE:
@@ -133,16 +140,35 @@ Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& option
                      "leave --attach out", ExitStatus::kernel_lacks_feature};
     if (auto mapped = session->map_tables(); !mapped) return std::move(mapped).error();
     if (auto opened = session->open_ring(); !opened) return std::move(opened).error();
+    if (auto watched = session->watch(options); !watched) return std::move(watched).error();
     // Only the tracepoint programs attach by themselves; probes have no place of their own yet.
     auto& programs = session->skeleton_->progs;
     auto& links = session->skeleton_->links;
     for (const auto& [program, link] :
          {std::pair{programs.on_exec, &links.on_exec}, std::pair{programs.on_exit, &links.on_exit},
-          std::pair{programs.on_new_task, &links.on_new_task}}) {
+          std::pair{programs.on_new_task, &links.on_new_task},
+          std::pair{programs.on_cgroup_change, &links.on_cgroup_change}}) {
+        if (!bpf_program__autoload(program)) continue;
         *link = bpf_program__attach(program);
         if (!*link) return log.explain(errno);
     }
     return session;
+}
+
+Result<void> Session::watch(const SessionOptions& options) {
+    const mt_u32 is_wanted = 1;
+    for (const std::string& name : options.program_names) {
+        mt_program_name key{};
+        name.copy(key.text, sizeof key.text - 1);
+        if (bpf_map__update_elem(skeleton_->maps.program_names, &key, sizeof key, &is_wanted, sizeof is_wanted,
+                                 BPF_ANY) != 0)
+            return Error{"cannot wait for " + name, errno_text(errno)};
+    }
+    for (mt_u32 index = 0; index < options.cgroup_fds.size(); ++index)
+        if (bpf_map__update_elem(skeleton_->maps.cgroups, &index, sizeof index, &options.cgroup_fds[index], sizeof(int),
+                                 BPF_ANY) != 0)
+            return Error{"cannot watch a control group", errno_text(errno)};
+    return {};
 }
 
 Result<void> Session::map_tables() {
@@ -171,10 +197,27 @@ Result<void> Session::open_ring() {
     return {};
 }
 
+RungPrograms Session::rung_programs() const {
+    return {skeleton_->progs.on_call, skeleton_->progs.on_return, skeleton_->progs.on_call_or_return,
+            skeleton_->progs.on_return_instruction};
+}
+
 Result<FileProbes> Session::attach(int file_fd, std::span<const ProbePoint> points, pid_t pid) {
-    const RungPrograms programs{skeleton_->progs.on_call, skeleton_->progs.on_return,
-                                skeleton_->progs.on_call_or_return, skeleton_->progs.on_return_instruction};
-    return FileProbes::attach(rung_, programs, *table_, file_fd, points, pid);
+    return FileProbes::attach(rung_, rung_programs(), *table_, file_fd, points, {.pid = pid, .cookie_bits = 0});
+}
+
+Result<FileProbes> Session::attach_for_all(int file_fd, std::span<const ProbePoint> points, uint32_t file_number) {
+    const uint64_t cookie_bits = MT_COOKIE_SHARED | static_cast<uint64_t>(file_number) << MT_COOKIE_FILE_SHIFT;
+    return FileProbes::attach(rung_, rung_programs(), *table_, file_fd, points, {.pid = 0, .cookie_bits = cookie_bits});
+}
+
+void Session::let_link_for_all_count(uint32_t file_number, bool counts) {
+    __atomic_store_n(&skeleton_->bss->shared_files[file_number & (MT_MAX_PROBED_FILES - 1)], static_cast<mt_u8>(counts),
+                     __ATOMIC_RELEASE);
+}
+
+void Session::arm_children_at_fork(bool is_wanted) {
+    __atomic_store_n(&skeleton_->bss->arms_children, static_cast<mt_u32>(is_wanted), __ATOMIC_RELEASE);
 }
 
 Result<void> Session::add_target(pid_t pid, mt_target_state state, bool is_followed) {
@@ -182,9 +225,20 @@ Result<void> Session::add_target(pid_t pid, mt_target_state state, bool is_follo
                            .owner = 0,
                            .flags = is_followed ? static_cast<mt_u32>(MT_TARGET_FOLLOWED) : 0,
                            .reserved = 0};
-    if (bpf_map__update_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, BPF_ANY) == 0)
+    if (bpf_map__update_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, BPF_NOEXIST) == 0 ||
+        errno == EEXIST)
         return {};
     return Error{"cannot make a process a target", errno_text(errno)};
+}
+
+bool Session::arm_target(pid_t pid, bool is_followed) {
+    mt_target target{};
+    if (bpf_map__lookup_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, 0) != 0) return false;
+    // One that is armed may have an owner by now, which must stay.
+    if (target.armed != MT_TARGET_NOT_ARMED) return true;
+    target.armed = MT_TARGET_ARMED;
+    target.flags = is_followed ? static_cast<mt_u32>(MT_TARGET_FOLLOWED) : 0;
+    return bpf_map__update_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, BPF_EXIST) == 0;
 }
 
 void Session::arm_owner(uint32_t owner) {

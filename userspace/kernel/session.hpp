@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,10 @@ struct SessionOptions {
     uint64_t min_size_bytes = 0;
     uint64_t max_size_bytes = UINT64_MAX;
     bool traces_blocks = false;
+    std::vector<std::string> program_names = {};  // whose processes become targets at their exec: last parts of paths
+    std::vector<int> cgroup_fds = {};             // of control groups, whose processes do; MT_MAX_CGROUPS at most
+    bool follows_children = false;                // of the targets that the kernel side makes
+    bool traces_all = false;                      // whoever allocates becomes a target, but for this process
 };
 
 /// Owns the loaded programs, the maps and the ring buffer. Not thread-safe.
@@ -56,9 +61,21 @@ class Session {
     /// with the returned object. On the perf rung they are hit by every process and filtered in the kernel.
     Result<FileProbes> attach(int file_fd, std::span<const ProbePoint> points, pid_t pid);
 
-    /// Makes the address spaces of `pid` targets, as `state` says; they are seen from the first allocator call on. What
-    /// a followed one forks is a target too (MT_EVENT_FORK), recorded from arm_owner on.
+    /// Attaches the probes of one file for everybody; only targets' hits are recorded. Where targets have links of
+    /// their own on the file, those must be older: they count until let_link_for_all_count(`file_number`, true), and
+    /// from then on this link does, so that they can go. `file_number` is the caller's name for the file, below
+    /// MT_MAX_PROBED_FILES.
+    Result<FileProbes> attach_for_all(int file_fd, std::span<const ProbePoint> points, uint32_t file_number);
+    void let_link_for_all_count(uint32_t file_number, bool counts);
+    /// Every file that a target uses has a link for everybody: children of followed targets are recorded from their
+    /// fork on.
+    void arm_children_at_fork(bool is_wanted);
+
+    /// Makes the address spaces of `pid` targets, unless they are already, as `state` says; they are seen from the
+    /// first allocator call on. What a followed one forks is a target too (MT_EVENT_FORK), recorded from arm_owner on.
     Result<void> add_target(pid_t pid, mt_target_state state, bool is_followed = false);
+    /// The probes of a target that was added as MT_TARGET_NOT_ARMED stand. False when it has ended meanwhile.
+    bool arm_target(pid_t pid, bool is_followed);
     /// The probes of an address space that fork has made stand: its allocations are recorded from now on.
     void arm_owner(uint32_t owner);
     /// Address spaces that are seen later are no targets; the current one is disarmed.
@@ -98,7 +115,9 @@ class Session {
     struct Tables;
 
     Session();
+    Result<void> watch(const SessionOptions& options);
     static Result<std::unique_ptr<Session>> open_rung(const SessionOptions& options, AttachRung rung);
+    RungPrograms rung_programs() const;
     Result<void> map_tables();
     Result<void> open_ring();
     void append_sites(Snapshot& snapshot) const;
