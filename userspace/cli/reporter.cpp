@@ -67,9 +67,10 @@ Result<void> Reporter::report(bool is_final) {
     return write_reports(pids, is_final, false);
 }
 
-Result<void> Reporter::report_end(pid_t pid) {
-    auto written = write_reports({pid}, true, true);
-    history_.forget(pid);
+Result<void> Reporter::report_end(const std::vector<pid_t>& pids) {
+    auto written = write_reports(pids, true, true);
+    for (const pid_t pid : pids)
+        history_.forget(pid);
     return written;
 }
 

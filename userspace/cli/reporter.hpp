@@ -22,8 +22,9 @@ class Reporter {
 
     /// Reports on every target that is still there; `is_final`: no report follows.
     Result<void> report(bool is_final);
-    /// The last report of a process that has ended, as it was then.
-    Result<void> report_end(pid_t pid);
+    /// The last reports of processes that have ended, as they were then; of many at once, since each reading of the
+    /// tables takes a while.
+    Result<void> report_end(const std::vector<pid_t>& pids);
     /// What is live now is known: growth counts from here.
     void set_baseline();
     /// True as soon as a report had to say that something was lost.

@@ -50,6 +50,14 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
     return session;
 }
 
+ScopeOptions scope_options(const Options& options) {
+    return {.executables = options.executables,
+            .cgroups = options.cgroups,
+            .follows_children = options.follows_children,
+            .traces_all = options.traces_all,
+            .is_from_birth = options.is_from_birth};
+}
+
 StartRecord start_record(std::span<const char* const> arguments, AttachRung rung) {
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
@@ -133,33 +141,26 @@ Result<void> LiveSession::prepare_command() {
 
 Result<void> LiveSession::add_targets() {
     std::optional<Error> first_error;
-    size_t added = 0;
     for (const pid_t pid : options_.pids) {
         auto result = tracer_->add_process(pid);
-        if (result) {
-            ++added;
-            continue;
-        }
+        if (result) continue;
         // With several targets, those that cannot be traced are named and the others are traced.
-        if (options_.pids.size() > 1 || command_) {
-            log_warning(fmt::format("{}: {}", result.error().what, result.error().why));
-            keep_error(output_.write(ProcessRecord{.event = "skip",
-                                                   .pid = pid,
-                                                   .ppid = std::nullopt,
-                                                   .comm = "",
-                                                   .exe = std::nullopt,
-                                                   .runtimes = {},
-                                                   .reason = result.error().why}));
-        }
+        if (options_.pids.size() > 1 || command_ || tracer_->may_find_targets())
+            Targets::skip(pid, "", result.error(), *this);
         if (!first_error) first_error = std::move(result).error();
     }
     if (command_) {
         auto files = files_loaded_by(command_path_, environ);
         if (!files) return std::move(files).error();
         if (auto result = tracer_->add_command(command_->pid(), *files); !result) return result;
-        ++added;
     }
-    if (added == 0 && first_error) return std::move(*first_error);
+    if (auto result = tracer_->add_scope(*this); !result) return result;
+    if (!tracer_->targets().empty()) return {};
+    if (first_error) return std::move(*first_error);
+    if (!options_.waits_for_targets)
+        return Error{"no such target", "nothing that runs is to be traced", "leave --no-wait out to wait for it",
+                     ExitStatus::no_such_target};
+    log_info("nothing that runs is to be traced yet: waiting for it; ^C ends");
     return {};
 }
 
@@ -174,8 +175,9 @@ Result<void> LiveSession::begin_recording() {
                                    : fmt::format("{}[{}]", target.process.comm, pid));
         if (!is_command) on_record(tracer_->attach_record(pid));
     }
-    log_info(fmt::format("attached to {}; what was allocated before is not seen; ^C ends with a last report",
-                         fmt::join(names, ", ")));
+    if (!names.empty())
+        log_info(fmt::format("attached to {}; what was allocated before is not seen; ^C ends with a last report",
+                             fmt::join(names, ", ")));
     if (command_)
         if (auto started = command_->run(); !started) {
             start_failure_ = static_cast<int>(CommandStatus::not_executable);
@@ -198,7 +200,7 @@ Result<void> LiveSession::fill_table() {
 Result<void> LiveSession::start() {
     if (auto filled = fill_table(); !filled) return filled;
     if (auto prepared = prepare_command(); !prepared) return prepared;
-    auto tracer = Tracer::open(session_options(options_, table_));
+    auto tracer = Tracer::open(session_options(options_, table_), scope_options(options_));
     if (!tracer) return std::move(tracer).error();
     tracer_ = std::move(tracer).value();
     for (const int fd : {tracer_->event_fd(), tracer_->mapping_fd()})
@@ -253,14 +255,18 @@ Result<void> LiveSession::handle_tick(uint64_t ticks) {
 }
 
 Result<void> LiveSession::handle_exits() {
-    for (const pid_t pid : std::exchange(exited_, {})) {
-        if (!tracer_->targets().contains(pid)) continue;
+    std::vector<pid_t> ended = std::exchange(exited_, {});
+    std::erase_if(ended, [&](pid_t pid) { return !tracer_->targets().contains(pid); });
+    if (!ended.empty())
+        if (auto reported = reporter_->report_end(ended); !reported) return reported;
+    for (const pid_t pid : ended) {
         const Target& target = tracer_->targets().at(pid);
-        log_info(fmt::format("{}[{}] {}", target.process.comm, pid, describe_end(target.exit_code.value_or(0))));
-        if (auto reported = reporter_->report_end(pid); !reported) return reported;
+        // Processes that come and go are told of by records.
+        if (!target.is_found_later)
+            log_info(fmt::format("{}[{}] {}", target.process.comm, pid, describe_end(target.exit_code.value_or(0))));
         tracer_->forget(pid);
     }
-    if (tracer_->targets().empty() && end_reason_.empty()) end_reason_ = "exited";
+    if (tracer_->targets().empty() && !tracer_->may_find_targets() && end_reason_.empty()) end_reason_ = "exited";
     return {};
 }
 

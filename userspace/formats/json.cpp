@@ -84,6 +84,8 @@ Json json_of(const ProcessRecord& record) {
             {"comm", printable(record.comm)},
             {"exe", text_or_null(record.exe)},
             {"runtimes", texts(record.runtimes)},
+            {"since_birth", number_or_null(record.since_birth)},
+            {"window_ns", number_or_null(record.window_ns)},
             {"reason", text_or_null(record.reason)}};
 }
 

@@ -35,6 +35,8 @@ struct ProcessRecord {
     std::string comm;
     std::optional<std::string> exe;
     std::vector<std::string> runtimes;
+    std::optional<bool> since_birth;    // traced from its first allocation
+    std::optional<uint64_t> window_ns;  // else: how long after its birth it was not traced
     std::optional<std::string> reason;  // why it was skipped, or its end status
 };
 

@@ -72,6 +72,19 @@ void StackStore::add_address_space(uint32_t owner, pid_t pid) {
     present = space;
 }
 
+void StackStore::add_forked_address_space(uint32_t owner, pid_t pid, pid_t parent) {
+    const auto forked = std::make_shared<Space>();
+    if (const auto space = by_pid_.find(parent); space != by_pid_.end()) {
+        forked->map = space->second->map;
+        forked->refreshed_ns = space->second->refreshed_ns;
+    }
+    forked->pid = pid;
+    forked->has_owner = true;
+    forked->start_time = start_time_of(pid);
+    by_owner_[owner] = forked;
+    by_pid_[pid] = forked;
+}
+
 void StackStore::end_address_space(uint32_t owner) {
     if (const auto space = by_owner_.find(owner); space != by_owner_.end()) space->second->has_ended = true;
 }

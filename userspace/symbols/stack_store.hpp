@@ -40,6 +40,9 @@ class StackStore {
     /// exec, call it with the new owner. Mappings that were added for `pid` before count as well. Calling it again
     /// changes nothing.
     void add_address_space(uint32_t owner, pid_t pid);
+    /// `owner` is the address space of `pid`, which `parent` has just forked: it has the parent's mappings, even when
+    /// it ends before it is looked at.
+    void add_forked_address_space(uint32_t owner, pid_t pid, pid_t parent);
     /// A mapping event of `pid`; its file is opened at once. May come before add_address_space (a command that is just
     /// starting): add only those of pids that are traced, and drain the events before recording the stacks of a batch.
     void add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns);

@@ -20,53 +20,33 @@
 #include "heap/snapshot.hpp"
 #include "kernel/session.hpp"
 #include "processes/mapping_events.hpp"
-#include "processes/process.hpp"
 #include "reports/document.hpp"
 #include "reports/leak_report.hpp"
 #include "symbols/stack_store.hpp"
-#include "tracing/probe_cache.hpp"
 #include "tracing/raw_stacks.hpp"
-#include "tracing/unwind_table_loader.hpp"
+#include "tracing/scope.hpp"
+#include "tracing/targets.hpp"
 
 namespace memtrace {
-
-/// Code of a file that defines heap functions.
-struct AllocatorMapping {
-    Mapping mapping;
-    bool has_only_heap = false;  // what the file maps for itself is memory of its allocator
-};
-
-/// One traced process.
-struct Target {
-    ProcessInfo process;
-    std::map<FileIdentity, FileProbes> probes;
-    std::set<std::string> families;  // of allocators that were found
-    std::vector<AllocatorMapping> allocator_mappings;
-    std::vector<uint32_t> owners;  // its address spaces, oldest first
-    std::optional<uint64_t> last_rss_bytes;
-    std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
-};
-
-/// What a tracer tells while it drains events.
-class TracerListener {
-  public:
-    virtual ~TracerListener() = default;
-    virtual void on_record(const Record& record) = 0;
-    /// The process has ended; its figures are as they were then.
-    virtual void on_exit(pid_t pid) = 0;
-};
 
 /// Owns the session and the stores. For one thread.
 class Tracer : private EventSink, public SiteNames {
   public:
     /// options.table must outlive the tracer.
-    static Result<std::unique_ptr<Tracer>> open(const SessionOptions& options);
+    static Result<std::unique_ptr<Tracer>> open(const SessionOptions& options, const ScopeOptions& scope = {});
 
     /// Attaches to a running process. Errors: no_such_target, no_allocator, not_privileged.
     Result<void> add_process(pid_t pid);
     /// Attaches to a child that will exec: the probes go on `files`, which the command will load.
-    Result<void> add_command(pid_t pid, const std::vector<std::string>& files);
-    void arm() { session_->arm(); }
+    Result<void> add_command(pid_t pid, const std::vector<std::string>& files) {
+        return targets_.add_command(pid, files);
+    }
+    /// Attaches to every process that the scope names now; `listener` hears of those that cannot be traced.
+    Result<void> add_scope(TracerListener& listener);
+    /// Whether processes may become targets that are no descendants of one.
+    bool may_find_targets() const { return scope_.finds_targets(); }
+    /// Recording starts.
+    void arm();
     /// Stops recording; figures and names stay.
     void disarm() { session_->disarm(); }
 
@@ -81,7 +61,7 @@ class Tracer : private EventSink, public SiteNames {
     /// Sites of the same address space, function and stack are one.
     Snapshot read_snapshot() const;
     const MappingLedger& mapping_ledger() const { return mapping_ledger_; }
-    const std::map<pid_t, Target>& targets() const { return targets_; }
+    const std::map<pid_t, Target>& targets() const { return targets_.all(); }
     /// Mapping events that were lost on the way, address spaces that could not be followed.
     uint64_t side_band_lost() const { return side_band_lost_; }
     uint64_t owners_not_recorded() const { return session_->owners_not_recorded(); }
@@ -97,44 +77,37 @@ class Tracer : private EventSink, public SiteNames {
     std::optional<std::string> stack_error(uint32_t site) override;
 
   private:
-    Tracer(const SessionOptions& options, std::unique_ptr<Session> session, MappingEvents mapping_events)
+    Tracer(const SessionOptions& options, TargetScope scope, std::unique_ptr<Session> session,
+           MappingEvents mapping_events)
         : table_(*options.table),
+          scope_(std::move(scope)),
           session_(std::move(session)),
           mapping_events_(std::move(mapping_events)),
-          probe_cache_(table_),
-          unwind_tables_(*session_),
-          raw_stacks_(stack_store_, options.max_stack_frames) {}
+          raw_stacks_(stack_store_, options.max_stack_frames),
+          targets_(*session_, stack_store_, table_, scope_) {}
 
     void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) override;
     void on_raw_stack(const mt_raw_stack_event& event) override;
     void on_mapping(const mt_mapping_event& event) override;
     void on_block(const mt_block_event& event) override;
     void on_process(const mt_process_event& event) override;
-    void on_file(const mt_file_event& event) override;
+    void on_file(const mt_file_event& event) override { targets_.probes().answer(event); }
 
-    Result<void> attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name);
-    Result<void> attach_mapping(Target& target, const Mapping& mapping);
-    Result<void> attach_mappings(Target& target, std::vector<std::string>& looked_at);
-    void warn_of_functions_not_found(const Target& target) const;
-    void warn_of_late_allocator(const Target& target, const MappingEvent& event) const;
     void read_mapping_events(uint64_t at_least_until_ns);
     std::vector<uint64_t> places_of(uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
     void drain_while_naming();
-    void finish_exec(Target& target);
-    void drop_unused_files();
 
     const AllocatorTable& table_;
+    TargetScope scope_;
     std::unique_ptr<Session> session_;
     MappingEvents mapping_events_;
-    ProbeCache probe_cache_;
-    UnwindTableLoader unwind_tables_;
     StackStore stack_store_;
     RawStacks raw_stacks_;
     std::unordered_map<uint32_t, std::string> raw_stack_errors_;  // by site
     SiteAliases site_aliases_;
     MappingLedger mapping_ledger_;
-    std::map<pid_t, Target> targets_;
+    Targets targets_;
     std::unordered_map<uint32_t, std::optional<std::string>> traced_site_ids_;
     uint64_t mappings_read_ns_ = 0;
     uint64_t side_band_lost_ = 0;

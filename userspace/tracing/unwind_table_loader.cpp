@@ -40,6 +40,11 @@ void UnwindTableLoader::load(pid_t pid, const FileIdentity& identity, int fd, co
         log_warning(fmt::format("{}: {}: {}", name, result.error().what, result.error().why));
 }
 
+void UnwindTableLoader::inherit(pid_t parent, pid_t child) {
+    for (auto& [identity, loaded] : files_)
+        if (loaded.pids.contains(parent)) loaded.pids.insert(child);
+}
+
 bool UnwindTableLoader::is_loaded(pid_t pid, const FileIdentity& identity) const {
     const auto found = files_.find(identity);
     return found != files_.end() && found->second.pids.contains(pid);

@@ -29,6 +29,8 @@ class UnwindTableLoader {
     /// `pid` maps the file, which is open at `fd`. What goes wrong is a warning, and its code is walked by frame
     /// pointer.
     void load(pid_t pid, const FileIdentity& identity, int fd, const std::string& name);
+    /// `child` was forked by `parent` and maps what it maps.
+    void inherit(pid_t parent, pid_t child);
     /// Whether load() was called for both.
     bool is_loaded(pid_t pid, const FileIdentity& identity) const;
     /// A walk met `file`, by the kernel's numbers, of which there is no table yet; see MT_UNWIND_EVERY_ADDRESS. `fd` is

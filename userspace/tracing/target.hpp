@@ -1,0 +1,36 @@
+// One process that is traced: plain data. Uses processes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "processes/mappings.hpp"
+#include "processes/process.hpp"
+
+namespace memtrace {
+
+/// Code of a file that defines heap functions.
+struct AllocatorMapping {
+    Mapping mapping;
+    bool has_only_heap = false;  // what the file maps for itself is memory of its allocator
+};
+
+/// One traced process.
+struct Target {
+    ProcessInfo process;
+    std::set<std::string> families;  // of allocators that were found
+    std::vector<AllocatorMapping> allocator_mappings;
+    std::vector<uint32_t> owners;  // its address spaces, oldest first
+    std::optional<uint64_t> last_rss_bytes;
+    std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
+
+    bool is_found_later = false;        // it was no target when tracing began: what follows is known
+    bool since_birth = false;           // its present address space is traced from its first allocation
+    uint64_t window_from_ns = 0;        // when its late allocator was mapped
+    std::optional<uint64_t> window_ns;  // ... or from that long after its fork, or after its allocator was mapped
+};
+
+}  // namespace memtrace
