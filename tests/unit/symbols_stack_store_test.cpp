@@ -242,6 +242,52 @@ TEST_CASE("sites that differ in one place of the code have different ids", "[sym
     CHECK(store.site_id(1, "heap", "malloc") != store.site_id(3, "heap", "malloc"));
 }
 
+TEST_CASE("a stack is known by the same hash in every process that runs the same code", "[symbols]") {
+    const TemporaryFolder folder;
+    const std::string path = folder.compile("host", host_source(folder), "-O1");
+    std::filesystem::copy_file(path, folder / "copy");
+    Host host(path);
+    Host same(path);
+    Host copy(folder / "copy");
+    StackStore store;
+    uint32_t site = 0;
+    for (Host* each : {&host, &same, &copy}) {
+        store.add_address_space(++site, each->program.pid());
+        store.record_stack(site, site, each->stack, now_ns());
+    }
+    const std::vector<uint64_t> other{host.stack[0] + 1, host.stack[1]};
+    store.record_stack(4, 1, other, now_ns());
+    CHECK(store.stack_hash(1)[0] != 0);
+    CHECK(store.stack_hash(2) == store.stack_hash(1));
+    CHECK(store.stack_hash(3) == store.stack_hash(1));
+    CHECK(store.stack_hash(4) != store.stack_hash(1));
+    CHECK(store.stack_hash(5)[0] == 0);
+}
+
+TEST_CASE("a stack that is kept is named after its address space is forgotten, and kept once", "[symbols]") {
+    const TemporaryFolder folder;
+    const std::string path = folder.compile("host", host_source(folder), "-O1");
+    StackStore store;
+    KeptStack first;
+    for (uint32_t site = 1; site <= 3; ++site) {
+        Host host(path);
+        store.add_address_space(site, host.program.pid());
+        store.record_stack(site, site, host.stack, now_ns());
+        const auto id = store.site_id(site, "heap", "malloc");
+        const KeptStack kept = store.keep(site);
+        if (site == 1) first = kept;
+        CHECK(kept.site == first.site);
+        CHECK(kept.hash == store.stack_hash(site));
+        store.forget(site);
+        CHECK(store.frames(site).empty());
+        REQUIRE(store.frames(kept.site).size() == 2);
+        CHECK(store.frames(kept.site)[0].function == "inner(int)");
+        CHECK(store.site_id(kept.site, "heap", "malloc") == id);
+        CHECK(store.stack_hash(kept.site) == kept.hash);
+    }
+    CHECK(store.keep(99).site == 0);
+}
+
 TEST_CASE("a site's id is the same in every run and tells sites apart", "[symbols]") {
     const TemporaryFolder folder;
     for (const char* flags : {"-O1", "-O1 -Wl,--build-id=none"}) {

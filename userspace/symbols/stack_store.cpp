@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "processes/process.hpp"
 #include "symbols/sha256.hpp"
@@ -11,6 +12,15 @@ namespace memtrace {
 namespace {
 
 constexpr uint64_t least_refresh_interval_ns = 20'000'000;
+// Above all numbers of call sites.
+constexpr uint32_t first_kept_stack = 1u << 31;
+
+/// splitmix64's last steps.
+uint64_t mixed(uint64_t word) {
+    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
+    word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
+    return word ^ (word >> 31);
+}
 
 uint64_t monotonic_ns() {
     timespec now{};
@@ -122,7 +132,9 @@ void StackStore::record_stack(uint32_t site, uint32_t owner, std::span<const uin
                               uint64_t time_ns) {
     auto& space = by_owner_[owner];
     if (!space) space = std::make_shared<Space>();
-    Stack& stack = stacks_[site];
+    const auto [entry, is_new] = stacks_.try_emplace(site);
+    if (is_new) sites_by_owner_[owner].push_back(site);
+    Stack& stack = entry->second;
     stack = Stack{};
     stack.space = space;
     stack.time_ns = time_ns;
@@ -190,6 +202,73 @@ StackStore::Stack* StackStore::settled(uint32_t site) {
     resolve(stack);
     if (!stack.unresolved.empty()) cut(stack);
     return &stack;
+}
+
+/// Copies of one file are one module to a stack's hash.
+uint64_t StackStore::module_number(const Module* module) {
+    const auto [number, is_new] = module_numbers_.try_emplace(module, module_numbers_.size() + 1);
+    if (is_new && !module->build_id().empty())
+        number->second = module_numbers_by_build_id_.try_emplace(module->build_id(), number->second).first->second;
+    return number->second;
+}
+
+std::array<uint64_t, 2> StackStore::hash_of(Stack& stack, bool by_name) {
+    uint64_t first = 0x9e3779b97f4a7c15;
+    uint64_t second = 0xc2b2ae3d27d4eb4f;
+    const auto add = [&](uint64_t word) {
+        first = mixed(first ^ word);
+        second = mixed(second + word);
+    };
+    for (const CodeLocation& location : stack.locations) {
+        add(module_number(location.module));
+        if (!location.module->is_jit()) {
+            add(location.offset);
+        } else if (by_name) {
+            add(std::hash<std::string>()(frames_at(*stack.space, location).back().function));
+        } else {
+            add(reinterpret_cast<uint64_t>(stack.space.get()));
+            add(location.offset);
+        }
+    }
+    return {first | 1, second};
+}
+
+std::array<uint64_t, 2> StackStore::stack_hash(uint32_t site) {
+    Stack* stack = settled(site);
+    if (!stack || stack->locations.empty()) return {};
+    if (stack->hash[0] == 0) stack->hash = hash_of(*stack, false);
+    return stack->hash;
+}
+
+KeptStack StackStore::keep(uint32_t site) {
+    KeptStack kept{.hash = stack_hash(site)};
+    if (kept.hash[0] == 0) return kept;
+    const Stack& stack = stacks_.at(site);
+    const bool has_jit_code =
+        std::ranges::any_of(stack.locations, [](const auto& any) { return any.module->is_jit(); });
+    Stack copy = stack;
+    if (has_jit_code)
+        kept.hash = hash_of(copy, true);
+    else
+        copy.space = std::make_shared<Space>();  // what it mapped is not needed any more
+    const auto [known, is_new] = kept_.try_emplace(kept.hash, first_kept_stack + static_cast<uint32_t>(kept_.size()));
+    kept.site = known->second;
+    if (is_new) stacks_[kept.site] = std::move(copy);
+    return kept;
+}
+
+void StackStore::forget(uint32_t owner) {
+    if (const auto space = by_owner_.find(owner); space != by_owner_.end()) {
+        space->second->has_ended = true;
+        const auto present = by_pid_.find(space->second->pid);
+        if (present != by_pid_.end() && present->second == space->second) by_pid_.erase(present);
+        by_owner_.erase(space);
+    }
+    const auto sites = sites_by_owner_.find(owner);
+    if (sites == sites_by_owner_.end()) return;
+    for (const uint32_t site : sites->second)
+        stacks_.erase(site);
+    sites_by_owner_.erase(sites);
 }
 
 const std::vector<Frame>& StackStore::frames(uint32_t site) {

@@ -5,7 +5,9 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,6 +29,12 @@ namespace memtrace {
 struct StackStoreLosses {
     uint64_t modules_not_opened = 0;  // mappings whose file could not be opened
     uint64_t stacks_cut = 0;          // stacks that ended at an address outside any code
+};
+
+/// A stack whose process has been forgotten: `site` is a number under which it is known as if it were a site.
+struct KeptStack {
+    uint32_t site = 0;  // 0: the stack was not known
+    std::array<uint64_t, 2> hash{};
 };
 
 /// For one thread. `owner` is the serial of an address space, `site` that of a call site (include/memtrace/abi.h);
@@ -60,6 +68,16 @@ class StackStore {
     /// known. None outside any code.
     std::optional<CodeLocation> locate(uint32_t owner, uint64_t address, uint64_t time_ns);
 
+    /// What the stack of `site` is known by in every process of this session: a hash of its frames' places in files; of
+    /// code without a file the address space belongs to it. The first word is never 0, but for an unknown site, an
+    /// empty stack. Files with the same build-id are one.
+    std::array<uint64_t, 2> stack_hash(uint32_t site);
+    /// Keeps the stack of `site` for the time after forget(). Code without a file counts by its name from now on, so
+    /// that what many processes leave behind is as much as there are different stacks.
+    KeptStack keep(uint32_t site);
+    /// Nothing of `owner` is asked for any more, but for what was kept.
+    void forget(uint32_t owner);
+
     /// Inlined functions are frames of their own (see Symbolizer). Named on first use and then kept; the reference
     /// stays valid until the site is recorded again. Empty for an unknown site.
     const std::vector<Frame>& frames(uint32_t site);
@@ -88,7 +106,8 @@ class StackStore {
         uint64_t time_ns = 0;
         bool is_cut = false;
         std::optional<std::vector<Frame>> frames;
-        bool lacks_jit_names = false;  // in `frames`: their process may name its code later
+        std::array<uint64_t, 2> hash{};  // first word 0: not computed yet
+        bool lacks_jit_names = false;    // in `frames`: their process may name its code later
     };
     Space& present_space(pid_t pid);
     void add_mapping_to(Space& space, const Mapping& mapping, uint64_t valid_from_ns, uint64_t observed_ns);
@@ -100,12 +119,18 @@ class StackStore {
     static void resolve(Stack& stack);
     void cut(Stack& stack);
     Stack* settled(uint32_t site);
+    uint64_t module_number(const Module* module);
+    std::array<uint64_t, 2> hash_of(Stack& stack, bool by_name);
 
     ModuleCache modules_;
     Symbolizer symbolizer_;
     std::unordered_map<pid_t, std::shared_ptr<Space>> by_pid_;
     std::unordered_map<uint32_t, std::shared_ptr<Space>> by_owner_;
     std::unordered_map<uint32_t, Stack> stacks_;
+    std::unordered_map<uint32_t, std::vector<uint32_t>> sites_by_owner_;
+    std::map<std::array<uint64_t, 2>, uint32_t> kept_;  // number by hash
+    std::map<const Module*, uint64_t> module_numbers_;
+    std::map<std::string, uint64_t> module_numbers_by_build_id_;
     uint64_t stacks_cut_ = 0;
 };
 
