@@ -167,6 +167,10 @@ TEST_CASE("each option reaches its value", "[cli]") {
     CHECK(others.is_quiet);
     CHECK(others.is_strict);
 
+    CHECK_FALSE(others.by);
+    CHECK(options_of({"-p", "1", "--by", "tree"}).by == ReportBy::tree);
+    CHECK(options_of({"-p", "1", "--by=all"}).by == ReportBy::all);
+
     const Options limits = options_of({"-p", "1", "--max-live-blocks", "1", "--max-sites", "2", "--ring-size", "4K",
                                        "--max-stack", "1", "-T", "1", "-T", "2"});
     CHECK(limits.max_live_blocks == 1);
@@ -183,6 +187,7 @@ TEST_CASE("a value that makes no sense is refused with the option's name", "[cli
         {"--min-size", {"-1", "1Q", "99999999999999T"}},
         {"--max-size", {"-1", "big"}},
         {"--sort", {"size", "", "LIVE"}},
+        {"--by", {"pid", "", "Tree"}},
         {"--format", {"xml"}},
         {"--attach", {"best", "kprobe"}},
         {"--color", {"yes"}},
@@ -285,6 +290,7 @@ TEST_CASE("help shows examples first and every option of the contract, within 80
                              "--show-allocs",
                              "--trace",
                              "--sort",
+                             "--by",
                              "--format",
                              "--output",
                              "--attach",

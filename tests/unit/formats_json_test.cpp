@@ -42,14 +42,22 @@ TEST_CASE("a start record has the contract's keys", "[formats]") {
 }
 
 TEST_CASE("a process record has the contract's keys, and null for what is not known", "[formats]") {
-    ProcessRecord process{"exit", 7, 1, "victim", "/usr/bin/victim", {"libc"}, "exited with status 3"};
+    ProcessRecord process{"exit", 7, 1,          "victim", "/usr/bin/victim",     {"libc"},
+                          true,   0, "/a.slice", "0a1b",   "exited with status 3"};
     CHECK(lines_of(process) ==
           "{\"type\":\"process\",\"event\":\"exit\",\"pid\":7,\"ppid\":1,\"comm\":\"victim\","
-          "\"exe\":\"/usr/bin/victim\",\"runtimes\":[\"libc\"],\"reason\":\"exited with status 3\"}\n");
+          "\"exe\":\"/usr/bin/victim\",\"runtimes\":[\"libc\"],\"since_birth\":true,\"window_ns\":0,"
+          "\"cgroup\":\"/a.slice\",\"container\":\"0a1b\",\"reason\":\"exited with status 3\"}\n");
+    process.since_birth.reset();
+    process.window_ns.reset();
+    process.cgroup.reset();
+    process.container.reset();
     process.ppid.reset();
     process.exe.reset();
     process.reason.reset();
     const Json object = parsed(process);
+    for (const char* key : {"since_birth", "window_ns", "cgroup", "container"})
+        CHECK(object[key].is_null());
     CHECK(object["ppid"].is_null());
     CHECK(object["exe"].is_null());
     CHECK(object["reason"].is_null());
@@ -75,6 +83,27 @@ TEST_CASE("a report has the contract's keys in the contract's order", "[formats]
           "growth_since_baseline_bytes age_ns stack_error frames");
     CHECK(keys_of(site["age_ns"]) == "min p50 max");
     CHECK(keys_of(site["frames"][0]) == "function file line module offset inlined kind");
+}
+
+TEST_CASE("a report of several processes has each of them, and those that hold a call site", "[formats]") {
+    const Json report = parsed(test::tree_report());
+    CHECK(keys_of(report) ==
+          "type seq final time elapsed_ns scope heap mappings memory accuracy allocators sites_total sites processes "
+          "ended_processes");
+    CHECK(report["scope"].dump() == R"({"by":"tree","name":"shop-server","pid":100,"pids":[100,101,102,104,105]})");
+    REQUIRE(report["processes"].size() == 6);
+    CHECK(report["processes"][3].dump() ==
+          R"({"pid":103,"ppid":100,"comm":"sh","exe":"/usr/sbin/sh","since_birth":null,"window_ns":450000,)"
+          R"("started_ns":60000000000,"ended_ns":183000000000,"rss_bytes":null,"live_bytes":0,"live_blocks":38,)"
+          R"("allocated_bytes":1024,"allocations":40,"freed_bytes":1024,"frees":2,"ended_bytes":12288,)"
+          R"("ended_blocks":3,"growth_bytes":-12288,"growth_since_baseline_bytes":0,"mappings_live_bytes":0})");
+    CHECK(report["ended_processes"].dump() ==
+          R"({"count":2041,"allocated_bytes":90000000,"allocations":81640,"ended_bytes":500000,"ended_blocks":640})");
+    const Json& site = report["sites"][1];
+    CHECK(site["processes"].dump() == R"([{"pid":100,"live_bytes":1048576,"live_blocks":4},)"
+                                      R"({"pid":101,"live_bytes":1048576,"live_blocks":4}])");
+    CHECK(site["processes_total"] == 7);
+    CHECK(lines_of(RestRecord{}).empty());
 }
 
 TEST_CASE("a report's values are those of the record", "[formats]") {
@@ -180,7 +209,7 @@ TEST_CASE("names of any bytes make one valid line of JSON", "[formats]") {
     CHECK(report["sites"][0]["frames"][0]["function"] == shown);
     CHECK(report["sites"][0]["frames"][0]["file"] == shown);
     CHECK(report["sites"][0]["frames"][0]["module"] == shown);
-    CHECK(parsed(ProcessRecord{"attach", 1, 1, hostile, hostile, {hostile}, hostile})["comm"] == shown);
+    CHECK(parsed(ProcessRecord{"attach", 1, 1, hostile, hostile, {hostile}, {}, {}, hostile, hostile, hostile})["comm"] == shown);
     CHECK(parsed(StartRecord{0, hostile, hostile, {hostile}, "perf", "fp"})["args"][0] == shown);
     CHECK(parsed(WarningRecord{"c", hostile})["message"] == shown);
 }

@@ -43,9 +43,11 @@ SiteFigures site(uint32_t index, uint64_t live_bytes, bool is_mapping = false) {
     return figures;
 }
 
-ProcessFigures process() {
-    ProcessFigures figures;
-    figures.pid = 42;
+ScopeFigures process() {
+    ScopeFigures figures;
+    figures.root = 42;
+    figures.processes.emplace_back();
+    figures.processes.back().pid = 42;
     figures.sites = {site(1, 10), site(2, 30), site(3, 20), site(4, 5, true)};
     figures.heap.live_bytes = 60;
     figures.has_baseline = true;
@@ -59,7 +61,7 @@ TEST_CASE("a leak report names the sites that it shows and no other", "[reports]
     LeakReportInput input;
     input.sequence = 5;
     input.is_final = true;
-    input.process_name = "victim";
+    input.scope_name = "victim";
     input.memory = {4096, std::nullopt};
     LeakReportOptions options;
     options.top = 2;
@@ -90,7 +92,7 @@ TEST_CASE("a leak report names the sites that it shows and no other", "[reports]
 
 TEST_CASE("with the blocks asked for, each site has its own with their ages", "[reports]") {
     FakeNames names;
-    ProcessFigures figures = process();
+    ScopeFigures figures = process();
     figures.sites[1].blocks = {{0x100, 8, 40, 2, 1}, {0x200, 16, 990, 2, 1}};
     LeakReportInput input;
     input.snapshot_time_ns = 100;
@@ -107,7 +109,7 @@ TEST_CASE("with the blocks asked for, each site has its own with their ages", "[
 
 TEST_CASE("an allocator is in use when it is called, not when it is mapped", "[reports]") {
     FakeNames names;
-    ProcessFigures figures = process();
+    ScopeFigures figures = process();
     figures.sites.push_back(site(5, 100));
     figures.sites.back().row = 9;
     LeakReportInput input;
@@ -124,4 +126,38 @@ TEST_CASE("an allocator is in use when it is called, not when it is mapped", "[r
     CHECK(allocators[1].allocations == 3);
     CHECK(allocators[2].name == "tcmalloc");
     CHECK(allocators[2].allocations == 0);
+}
+
+TEST_CASE("a report of several processes names them and those that hold a site", "[reports]") {
+    FakeNames names;
+    ScopeFigures figures = process();
+    figures.kind = ScopeKind::exe;
+    figures.root = 0;
+    figures.key = "/usr/bin/victim";
+    figures.processes[0].number = 7;
+    figures.processes.push_back(figures.processes[0]);
+    figures.processes[1].number = 8;
+    figures.processes[1].pid = 43;
+    figures.processes[1].has_ended = true;
+    figures.sites[1].holders = {{42, 30, 2}};
+    figures.sites[1].holders_total = 1;
+    figures.ended_processes.count = 3;
+    ProcessDescriptions descriptions;
+    descriptions[7].comm = "victim";
+    descriptions[7].rss_bytes = 4096;
+    LeakReportInput input;
+    input.scope_name = figures.key;
+    input.processes = &descriptions;
+    const ReportRecord report = build_leak_report(figures, input, {}, names, row_name);
+    CHECK(report.scope.by == "exe");
+    CHECK(report.scope.name == "/usr/bin/victim");
+    CHECK_FALSE(report.scope.pid);
+    CHECK(report.scope.pids == std::vector<pid_t>{42});
+    REQUIRE(report.processes.size() == 2);
+    CHECK(report.processes[0].comm == "victim");
+    CHECK(report.processes[0].rss_bytes == 4096u);
+    CHECK(report.processes[1].figures.pid == 43);
+    CHECK(report.ended_processes.count == 3);
+    CHECK(report.sites[0].holders.size() == 1);
+    CHECK(report.sites[0].holders_total == 1);
 }

@@ -137,4 +137,49 @@ inline ReportRecord sample_report() {
     return report;
 }
 
+inline ProcessEntry process_entry(pid_t pid, pid_t ancestor, std::string comm, uint64_t live_bytes) {
+    ProcessEntry entry;
+    entry.figures.number = static_cast<uint64_t>(pid);
+    entry.figures.pid = pid;
+    entry.figures.ancestor = ancestor;
+    entry.figures.totals = {live_bytes + 1'024, 40, 1'024, 2};
+    entry.figures.live_bytes = live_bytes;
+    entry.figures.live_blocks = 38;
+    entry.ppid = ancestor;
+    entry.comm = std::move(comm);
+    entry.exe = "/usr/sbin/" + entry.comm;
+    entry.rss_bytes = 8'388'608;
+    return entry;
+}
+
+/// A server with its workers: one of them has just ended, others long before.
+inline ReportRecord tree_report() {
+    ReportRecord report = sample_report();
+    report.scope = {"tree", "shop-server", 100, {100, 101, 102, 104, 105}};
+    report.processes = {process_entry(100, 0, "shop-server", 2'097'152), process_entry(101, 100, "worker", 1'048'576),
+                        process_entry(102, 100, "worker", 8'388'608),    process_entry(103, 100, "sh", 0),
+                        process_entry(104, 102, "convert", 4'096),       process_entry(105, 102, "convert", 262'144)};
+    report.processes[2].figures.growth_bytes = 2'097'152;
+    report.processes[2].figures.mappings_live_bytes = 67'108'864;
+    report.processes[2].since_birth = true;
+    ProcessEntry& ended = report.processes[3];
+    ended.started_ns = 60'000'000'000;
+    ended.ended_ns = 183'000'000'000;
+    ended.rss_bytes.reset();
+    ended.figures.has_ended = true;
+    ended.figures.ended_bytes = 12'288;
+    ended.figures.ended_blocks = 3;
+    ended.figures.growth_bytes = -12'288;
+    ended.window_ns = 450'000;
+    report.processes[5].started_ns = 180'000'000'000;
+    report.processes[5].window_ns = 1'230'000;
+    report.ended_processes = {2'041, {90'000'000, 81'640, 89'500'000, 81'000}, 500'000, 640};
+    report.sites[0].holders = {{102, 8'388'608, 4'096}, {101, 262'144, 128}};
+    report.sites[0].holders_total = 2;
+    report.sites[1].holders = {{100, 1'048'576, 4}, {101, 1'048'576, 4}};
+    report.sites[1].holders_total = 7;
+    report.top = 10;
+    return report;
+}
+
 }  // namespace memtrace::test

@@ -16,6 +16,8 @@
 namespace memtrace {
 
 enum class SortOrder { live, count, growth, age, rate };
+/// What a report is of.
+enum class ReportBy { process, tree, exe, cgroup, all };
 enum class OutputFormat { text, json };
 enum class ColorChoice { automatic, always, never };
 /// How probes are attached; `best` is the first of the others that the running kernel has.
@@ -48,6 +50,7 @@ struct Options {
     uint64_t older_ns = 0;  // reports show blocks at least that old
     uint32_t top = 10;      // call sites shown, of each kind; 0: all
     SortOrder sort = SortOrder::live;
+    std::optional<ReportBy> by;  // none: as the targets suggest
     bool shows_blocks = false;   // -a: each live block of the call sites shown
     bool traces_events = false;  // -t: each allocation and free as it happens
 

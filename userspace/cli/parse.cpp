@@ -24,6 +24,10 @@ constexpr std::array sort_orders = {
     Choice<SortOrder>{"live", SortOrder::live}, Choice<SortOrder>{"count", SortOrder::count},
     Choice<SortOrder>{"growth", SortOrder::growth}, Choice<SortOrder>{"age", SortOrder::age},
     Choice<SortOrder>{"rate", SortOrder::rate}};
+constexpr std::array report_scopes = {Choice<ReportBy>{"process", ReportBy::process},
+                                      Choice<ReportBy>{"tree", ReportBy::tree}, Choice<ReportBy>{"exe", ReportBy::exe},
+                                      Choice<ReportBy>{"cgroup", ReportBy::cgroup},
+                                      Choice<ReportBy>{"all", ReportBy::all}};
 constexpr std::array output_formats = {Choice<OutputFormat>{"text", OutputFormat::text},
                                        Choice<OutputFormat>{"json", OutputFormat::json}};
 constexpr std::array color_choices = {Choice<ColorChoice>{"auto", ColorChoice::automatic},
@@ -135,7 +139,7 @@ CLI::Option* CommandLine::add_value(const char* names, const char* placeholder, 
     auto store = [this, &target, parse, name = std::string(name)](const std::string& text) {
         auto value = parse(text);
         if (!value) return complain(name, value.error());
-        target = static_cast<Target>(std::move(*value));
+        target = Target(std::move(*value));
     };
     CLI::Option* option = app_.add_option_function<std::string>(names, store, description);
     option->option_text(placeholder)->take_last();
@@ -217,6 +221,10 @@ void CommandLine::add_report_options() {
     add_value(
         "--sort", "KEY", options_.sort, [](const std::string& text) { return parse_choice(text, sort_orders); },
         "live, count, growth, age or rate (live)")
+        ->group(group);
+    add_value(
+        "--by", "WHAT", options_.by, [](const std::string& text) { return parse_choice(text, report_scopes); },
+        "a report for each process, tree, exe, cgroup, or one of all (process)")
         ->group(group);
     add_flag("-a,--show-allocs", options_.shows_blocks, "each live block too")->group(group);
     add_flag("-t,--trace", options_.traces_events, "each allocation and free too")->group(group);

@@ -1,6 +1,11 @@
 #include "cli/reporter.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <ctime>
+#include <set>
+#include <unordered_set>
 
 #include "probes/allocator_table.hpp"
 #include "reports/leak_report.hpp"
@@ -37,8 +42,42 @@ SiteOrder site_order(SortOrder order) {
     return SiteOrder::live;
 }
 
+/// What reports are of where nothing is said.
+ScopeKind scope_kind(const Options& options) {
+    switch (options.by.value_or(ReportBy::process)) {
+        case ReportBy::process:
+            return ScopeKind::process;
+        case ReportBy::tree:
+            return ScopeKind::tree;
+        case ReportBy::exe:
+            return ScopeKind::exe;
+        case ReportBy::cgroup:
+            return ScopeKind::cgroup;
+        case ReportBy::all:
+            return ScopeKind::all;
+    }
+    return ScopeKind::process;
+}
+
 bool filters_sizes(const Options& options) {
     return options.min_size_bytes > 0 || options.max_size_bytes < UINT64_MAX;
+}
+
+/// Path and file: a binary that was replaced is another one.
+std::string exe_key(const ProcessInfo& process) {
+    return fmt::format("{}\n{}:{}", process.exe, process.exe_device, process.exe_inode);
+}
+
+/// What a person looks at first.
+int64_t rank_of(const ScopeFigures& figures, SortOrder order) {
+    if (order == SortOrder::growth) return figures.heap.growth_bytes + figures.mappings_growth_bytes;
+    return static_cast<int64_t>(figures.heap.live_bytes + figures.mappings.live_bytes);
+}
+
+void add_to_rest(RestRecord& rest, const ScopeFigures& figures) {
+    rest.scopes += 1;
+    rest.live_bytes += figures.heap.live_bytes;
+    rest.growth_bytes += figures.heap.growth_bytes;
 }
 
 }  // namespace
@@ -48,69 +87,192 @@ Reporter::Reporter(const Options& options, Tracer& tracer, Output& output)
       tracer_(tracer),
       output_(output),
       start_ns_(static_cast<uint64_t>(now_ns(CLOCK_MONOTONIC))),
-      history_(start_ns_) {
-    for (const auto& [pid, target] : tracer_.targets())
-        if (const auto rss = tracer_.rss_bytes(pid)) history_.note_rss(pid, *rss);
+      history_(start_ns_, scope_kind(options)) {
+    update_processes();
 }
 
-MemoryFigures Reporter::memory_of(pid_t pid) {
+/// What is known of the targets, and of what has ended since the last tick.
+void Reporter::update_processes() {
+    std::vector<ProcessIdentity> identities;
+    for (const auto& [pid, target] : tracer_.targets())
+        identities.push_back({.pid = pid,
+                              .parent = target.process.ppid,
+                              .exe = exe_key(target.process),
+                              .cgroup = "",
+                              .owners = target.owners});
+    history_.update(identities);
+    const uint64_t elapsed_ns = static_cast<uint64_t>(now_ns(CLOCK_MONOTONIC)) - start_ns_;
+    std::unordered_map<uint32_t, uint64_t> rss_bytes;
+    for (const auto& [pid, process] : history_.scopes().processes()) {
+        const Target& target = tracer_.targets().at(pid);
+        const auto [entry, is_new] = processes_.try_emplace(process.number);
+        ProcessDescription& known = entry->second;
+        if (is_new) known.started_ns = is_started_ ? elapsed_ns : 0;
+        known.ppid = target.process.ppid;
+        known.comm = target.process.comm;
+        known.exe = target.process.exe;
+        known.rss_bytes = tracer_.rss_bytes(pid);
+        if (history_.scopes().scopes().at(process.scope).root == pid) roots_[process.scope] = known.comm;
+        if (target.exit_code && !known.ended_ns) known.ended_ns = elapsed_ns;
+        rss_bytes[process.scope] += known.rss_bytes.value_or(0);
+    }
+    for (const auto& [scope, bytes] : rss_bytes)
+        first_rss_bytes_.try_emplace(scope, bytes);
+    is_started_ = true;
+}
+
+/// Forgets what no table shows any more.
+void Reporter::forget_ended() {
+    std::unordered_set<uint64_t> living;
+    for (const auto& [pid, process] : history_.scopes().processes())
+        living.insert(process.number);
+    std::erase_if(processes_, [&](const auto& entry) { return !living.contains(entry.first); });
+    const auto is_gone = [&](const auto& entry) { return !history_.scopes().scopes().contains(entry.first); };
+    std::erase_if(first_rss_bytes_, is_gone);
+    std::erase_if(roots_, is_gone);
+}
+
+MemoryFigures Reporter::memory_of(const ScopeFigures& figures) {
     MemoryFigures memory;
-    memory.rss_bytes = tracer_.rss_bytes(pid);
-    if (memory.rss_bytes) memory.rss_growth_bytes = history_.rss_growth(pid, *memory.rss_bytes);
+    for (const ProcessFigures& process : figures.processes) {
+        const ProcessDescription& known = processes_[process.number];
+        if (!process.has_ended && known.rss_bytes) memory.rss_bytes = memory.rss_bytes.value_or(0) + *known.rss_bytes;
+    }
+    const auto first = first_rss_bytes_.find(figures.scope);
+    if (memory.rss_bytes && first != first_rss_bytes_.end() && first->second > 0)
+        memory.rss_growth_bytes = static_cast<int64_t>(*memory.rss_bytes - first->second);
     return memory;
 }
 
-Result<void> Reporter::report(bool is_final) {
-    std::vector<pid_t> pids;
-    for (const auto& [pid, target] : tracer_.targets())
-        pids.push_back(pid);
-    return write_reports(pids, is_final, false);
+std::string Reporter::scope_name(const ScopeFigures& figures) const {
+    if (figures.kind == ScopeKind::all) return "all processes";
+    if (figures.kind == ScopeKind::cgroup) return figures.key;
+    if (figures.kind == ScopeKind::exe) return figures.key.substr(0, figures.key.rfind('\n'));
+    const auto root = roots_.find(figures.scope);
+    return root == roots_.end() ? "" : root->second;
 }
 
-Result<void> Reporter::report_end(const std::vector<pid_t>& pids) {
-    auto written = write_reports(pids, true, true);
-    for (const pid_t pid : pids)
-        history_.forget(pid);
+std::vector<std::string> Reporter::allocators_of(const ScopeFigures& figures) const {
+    std::set<std::string> families;
+    for (const ProcessFigures& process : figures.processes)
+        if (const auto target = tracer_.targets().find(process.pid); target != tracer_.targets().end())
+            families.insert(target->second.families.begin(), target->second.families.end());
+    return {families.begin(), families.end()};
+}
+
+/// Reports of a tick, and last reports between two ticks, that a person is shown.
+size_t Reporter::most_reports() const {
+    const bool is_for_people = options_.format == OutputFormat::text;
+    return is_for_people && options_.top > 0 ? options_.top : SIZE_MAX;
+}
+
+FigureOptions Reporter::figure_options() const {
+    return {.older_ns = options_.older_ns,
+            .keeps_blocks = options_.shows_blocks,
+            .is_size_filtered = filters_sizes(options_),
+            .side_band_lost = tracer_.side_band_lost() + tracer_.owners_not_recorded()};
+}
+
+Result<void> Reporter::report(bool is_final) {
+    update_processes();
+    const Snapshot snapshot = tracer_.read_snapshot();
+    auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options());
+    ++sequence_;
+    if (auto written = write_reports(std::move(figures), {snapshot, is_final}); !written) return written;
+    history_.advance(snapshot, tracer_.mapping_ledger());
+    forget_ended();
+    if (auto written = write_rest(ends_not_shown_); !written) return written;
+    ends_not_shown_ = {.have_ended = true};
+    ends_shown_ = 0;
+    return {};
+}
+
+Result<void> Reporter::write_reports(Figures figures, const Moment& moment) {
+    std::vector<ScopeFigures*> ordered;
+    for (auto& [number, scope] : figures) {
+        has_losses_ |= !scope.accuracy.is_complete();
+        ordered.push_back(&scope);
+    }
+    if (ordered.size() > most_reports())
+        std::ranges::stable_sort(ordered, std::greater(),
+                                 [&](const ScopeFigures* scope) { return rank_of(*scope, options_.sort); });
+    RestRecord rest;
+    for (size_t index = 0; index < ordered.size(); ++index) {
+        if (index >= most_reports()) {
+            add_to_rest(rest, *ordered[index]);
+            continue;
+        }
+        if (auto written = write_report(std::move(*ordered[index]), moment); !written) return written;
+    }
+    return write_rest(rest);
+}
+
+Result<void> Reporter::write_report(ScopeFigures figures, const Moment& moment) {
+    const LeakReportInput input{.sequence = sequence_,
+                                .is_final = moment.is_final,
+                                .time_unix_ns = now_ns(CLOCK_REALTIME),
+                                .elapsed_ns = moment.snapshot.time_ns - start_ns_,
+                                .snapshot_time_ns = moment.snapshot.time_ns,
+                                .scope_name = scope_name(figures),
+                                .allocators = allocators_of(figures),
+                                .memory = memory_of(figures),
+                                .processes = &processes_};
+    const LeakReportOptions report_options{.order = site_order(options_.sort),
+                                           .top = options_.top,
+                                           .older_ns = options_.older_ns,
+                                           .shows_blocks = options_.shows_blocks};
+    const auto row_names = [&](uint32_t row) { return row_name(tracer_.table(), row); };
+    return output_.write(build_leak_report(std::move(figures), input, report_options, tracer_, row_names));
+}
+
+Result<void> Reporter::write_rest(RestRecord rest) {
+    return rest.scopes == 0 ? Result<void>() : output_.write(rest);
+}
+
+Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
+    if (pids.empty()) return {};
+    update_processes();
+    const Snapshot snapshot = tracer_.read_snapshot();
+    const auto keep_stack = [&](uint32_t site) { return tracer_.keep_stack(site); };
+    std::unordered_map<uint32_t, uint64_t> living;
+    FigureOptions options = figure_options();
+    options.scopes.emplace();
+    std::vector<pid_t> others;
+    for (const pid_t pid : pids) {
+        const Scopes::Scope* scope = history_.scopes().scope_of(pid);
+        if (scope == nullptr) continue;
+        const uint64_t left = --living.try_emplace(scope->number, scope->living).first->second;
+        if (left > 0) {
+            others.push_back(pid);
+            continue;
+        }
+        options.exited.push_back(pid);
+        options.scopes->push_back(scope->number);
+    }
+    // Those that are not the last ones of their scope are ended when it is reported.
+    history_.end_processes(snapshot, tracer_.mapping_ledger(), others, keep_stack);
+    auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), options);
+    ++sequence_;
+    auto written = write_ends(std::move(figures), {snapshot, true});
+    history_.advance(snapshot, tracer_.mapping_ledger(), options);
+    history_.end_processes(snapshot, tracer_.mapping_ledger(), options.exited, keep_stack);
     return written;
 }
 
-Result<void> Reporter::write_reports(const std::vector<pid_t>& pids, bool is_final, bool has_ended) {
-    const Snapshot snapshot = tracer_.read_snapshot();
-    FigureOptions figure_options{.older_ns = options_.older_ns,
-                                 .keeps_blocks = options_.shows_blocks,
-                                 .is_size_filtered = filters_sizes(options_),
-                                 .side_band_lost = tracer_.side_band_lost() + tracer_.owners_not_recorded(),
-                                 .exited = {},
-                                 .processes = pids};
-    if (has_ended) figure_options.exited = pids;
-    auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options);
-    const auto row_names = [&](uint32_t row) { return row_name(tracer_.table(), row); };
-    ++sequence_;
-    for (const pid_t pid : pids) {
-        const Target& target = tracer_.targets().at(pid);
-        ProcessFigures process = std::move(figures.at(pid));
-        const LeakReportInput input{.sequence = sequence_,
-                                    .is_final = is_final,
-                                    .time_unix_ns = now_ns(CLOCK_REALTIME),
-                                    .elapsed_ns = snapshot.time_ns - start_ns_,
-                                    .snapshot_time_ns = snapshot.time_ns,
-                                    .process_name = target.process.comm,
-                                    .allocators = {target.families.begin(), target.families.end()},
-                                    .memory = memory_of(pid)};
-        const LeakReportOptions report_options{.order = site_order(options_.sort),
-                                               .top = options_.top,
-                                               .older_ns = options_.older_ns,
-                                               .shows_blocks = options_.shows_blocks};
-        const ReportRecord record = build_leak_report(std::move(process), input, report_options, tracer_, row_names);
-        has_losses_ |= !record.accuracy.is_complete();
-        if (auto written = output_.write(record); !written) return written;
+Result<void> Reporter::write_ends(Figures figures, const Moment& moment) {
+    for (auto& [number, scope] : figures) {
+        has_losses_ |= !scope.accuracy.is_complete();
+        if (ends_shown_++ >= most_reports()) {
+            add_to_rest(ends_not_shown_, scope);
+            continue;
+        }
+        if (auto written = write_report(std::move(scope), moment); !written) return written;
     }
-    // The end of one process is no tick of the others.
-    if (!has_ended) history_.advance(snapshot, tracer_.mapping_ledger());
     return {};
 }
 
 void Reporter::set_baseline() {
+    update_processes();
     history_.set_baseline(tracer_.read_snapshot(), tracer_.mapping_ledger());
 }
 

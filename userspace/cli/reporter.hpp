@@ -1,15 +1,18 @@
-// From the tracer's figures to written reports: one a process and tick. Uses tracing/, heap/ and reports/.
+// From the tracer's figures to written reports: one a scope and tick. Uses tracing/, heap/ and reports/.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <set>
+#include <map>
+#include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "heap/history.hpp"
+#include "reports/leak_report.hpp"
 #include "tracing/tracer.hpp"
 
 namespace memtrace {
@@ -20,25 +23,49 @@ class Reporter {
     /// The figures of growth count from here: call it when recording starts.
     Reporter(const Options& options, Tracer& tracer, Output& output);
 
-    /// Reports on every target that is still there; `is_final`: no report follows.
+    /// Reports on every scope in which a target is still there; `is_final`: no report follows.
     Result<void> report(bool is_final);
-    /// The last reports of processes that have ended, as they were then; of many at once, since each reading of the
-    /// tables takes a while.
-    Result<void> report_end(const std::vector<pid_t>& pids);
+    /// Targets that have ended, in the order of their ends. A scope whose last process is among them has its last
+    /// report, which shows that process as it was when it ended; the others are in the next report of their scope. The
+    /// tracer can forget them afterwards.
+    Result<void> report_ends(const std::vector<pid_t>& pids);
     /// What is live now is known: growth counts from here.
     void set_baseline();
     /// True as soon as a report had to say that something was lost.
     bool has_losses() const { return has_losses_; }
 
   private:
-    Result<void> write_reports(const std::vector<pid_t>& pids, bool is_final, bool has_ended);
-    MemoryFigures memory_of(pid_t pid);
+    using Figures = std::map<uint32_t, ScopeFigures>;
+
+    /// Of one call: the snapshot that all its figures are of.
+    struct Moment {
+        const Snapshot& snapshot;
+        bool is_final = false;
+    };
+
+    void update_processes();
+    void forget_ended();
+    FigureOptions figure_options() const;
+    Result<void> write_reports(Figures figures, const Moment& moment);
+    Result<void> write_ends(Figures figures, const Moment& moment);
+    Result<void> write_report(ScopeFigures figures, const Moment& moment);
+    Result<void> write_rest(RestRecord rest);
+    std::string scope_name(const ScopeFigures& figures) const;
+    std::vector<std::string> allocators_of(const ScopeFigures& figures) const;
+    MemoryFigures memory_of(const ScopeFigures& figures);
+    size_t most_reports() const;
 
     const Options& options_;
     Tracer& tracer_;
     Output& output_;
     uint64_t start_ns_;
     History history_;
+    ProcessDescriptions processes_;
+    bool is_started_ = false;                                 // who joins from now on was not there from the start
+    std::unordered_map<uint32_t, uint64_t> first_rss_bytes_;  // by scope
+    std::unordered_map<uint32_t, std::string> roots_;         // names of the first process, by scope
+    RestRecord ends_not_shown_{.have_ended = true};
+    size_t ends_shown_ = 0;  // since the last tick
     uint64_t sequence_ = 0;
     bool has_losses_ = false;
 };

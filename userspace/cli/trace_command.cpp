@@ -257,8 +257,7 @@ Result<void> LiveSession::handle_tick(uint64_t ticks) {
 Result<void> LiveSession::handle_exits() {
     std::vector<pid_t> ended = std::exchange(exited_, {});
     std::erase_if(ended, [&](pid_t pid) { return !tracer_->targets().contains(pid); });
-    if (!ended.empty())
-        if (auto reported = reporter_->report_end(ended); !reported) return reported;
+    if (auto reported = reporter_->report_ends(ended); !reported) return reported;
     for (const pid_t pid : ended) {
         const Target& target = tracer_->targets().at(pid);
         // Processes that come and go are told of by records.

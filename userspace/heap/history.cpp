@@ -1,97 +1,21 @@
 #include "heap/history.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <span>
 #include <tuple>
 #include <unordered_set>
 
 namespace memtrace {
 namespace {
 
-uint64_t difference(uint64_t larger, uint64_t smaller) {
-    return larger > smaller ? larger - smaller : 0;
-}
-
 int64_t signed_difference(uint64_t now, uint64_t before) {
     return static_cast<int64_t>(now - before);
 }
 
-/// The counters are read while the program runs: a free that is already in them may be of an allocation that is not.
-SiteTotals consistent(SiteTotals totals) {
-    totals.freed_bytes = std::min(totals.freed_bytes, totals.allocated_bytes);
-    totals.frees = std::min(totals.frees, totals.allocations);
-    return totals;
+template <typename Key, typename Value, typename... Rest>
+Value value_or_none(const std::unordered_map<Key, Value, Rest...>& map, const Key& key) {
+    const auto found = map.find(key);
+    return found == map.end() ? Value{} : found->second;
 }
-
-/// Address spaces whose blocks are live: those that have not ended, and the last one of a process that has exited.
-std::unordered_set<uint32_t> living_owners(const Snapshot& snapshot, std::span<const pid_t> exited) {
-    std::unordered_set<uint32_t> living;
-    std::unordered_map<pid_t, const AddressSpace*> last;
-    for (const AddressSpace& space : snapshot.address_spaces) {
-        if (space.ended_ns == 0) living.insert(space.owner);
-        const AddressSpace*& latest = last[space.pid];
-        if (latest == nullptr || space.first_seen_ns >= latest->first_seen_ns) latest = &space;
-    }
-    for (const pid_t pid : exited)
-        if (const auto found = last.find(pid); found != last.end()) living.insert(found->second->owner);
-    return living;
-}
-
-/// Calls `visit(site, totals, is_mapping)` for every call site that was ever used.
-void for_each_used_site(const Snapshot& snapshot, const MappingLedger& ledger,
-                        const std::function<void(const Site&, const SiteTotals&, bool)>& visit) {
-    for (const Site& site : snapshot.sites) {
-        const auto mapped = ledger.sites().find(site.index);
-        const bool is_mapping = mapped != ledger.sites().end();
-        const SiteTotals totals = consistent(is_mapping ? mapped->second : site.totals);
-        if (totals.allocations > 0) visit(site, totals, is_mapping);
-    }
-}
-
-/// Live blocks and live mappings that are old enough, by call site.
-class BlocksBySite {
-  public:
-    BlocksBySite(const Snapshot& snapshot, const MappingLedger& ledger, uint64_t older_ns) {
-        const std::vector<Block> mappings = ledger.live_mappings();
-        const auto for_each_shown = [&](const auto& visit) {
-            for (const std::vector<Block>* source : {&snapshot.blocks, &mappings})
-                for (const Block& block : *source)
-                    if (difference(snapshot.time_ns, block.birth_ns) >= older_ns) visit(block);
-        };
-        // A counting sort: there can be millions of blocks, and few sites.
-        size_t count = 0;
-        for_each_shown([&](const Block& block) {
-            ++ranges_[block.site].count;
-            ++count;
-        });
-        size_t first = 0;
-        for (auto& [site, range] : ranges_) {
-            range.first = first;
-            first += range.count;
-            range.count = 0;
-        }
-        blocks_.resize(count);
-        for_each_shown([&](const Block& block) {
-            Range& range = ranges_[block.site];
-            blocks_[range.first + range.count++] = block;
-        });
-    }
-
-    std::span<const Block> of(uint32_t site) const {
-        const auto found = ranges_.find(site);
-        if (found == ranges_.end()) return {};
-        return std::span(blocks_).subspan(found->second.first, found->second.count);
-    }
-
-  private:
-    struct Range {
-        size_t first = 0;
-        size_t count = 0;
-    };
-    std::vector<Block> blocks_;
-    std::unordered_map<uint32_t, Range> ranges_;
-};
 
 std::optional<Ages> ages_of(std::span<const Block> blocks, uint64_t now_ns) {
     if (blocks.empty()) return std::nullopt;
@@ -104,163 +28,305 @@ std::optional<Ages> ages_of(std::span<const Block> blocks, uint64_t now_ns) {
     return Ages{*std::min_element(ages.begin(), median + 1), *median, *std::max_element(median, ages.end())};
 }
 
-/// Flags of stacks that ended before the thread's start, but for those that the kernel side counts itself.
-constexpr uint32_t cut_short =
-    MT_SITE_STACK_NO_CFI | MT_SITE_STACK_UNREADABLE | MT_SITE_STACK_UNSUPPORTED | MT_SITE_STACK_NO_PROGRESS;
-
-std::vector<Block> oldest_first(std::span<const Block> blocks) {
-    std::vector<Block> ordered(blocks.begin(), blocks.end());
-    std::sort(ordered.begin(), ordered.end(), [](const Block& left, const Block& right) {
+std::vector<Block> oldest_first(std::vector<Block> blocks) {
+    std::sort(blocks.begin(), blocks.end(), [](const Block& left, const Block& right) {
         return std::tie(left.birth_ns, left.address) < std::tie(right.birth_ns, right.address);
     });
-    return ordered;
+    return blocks;
 }
 
-void show_only(SiteFigures& site, std::span<const Block> blocks) {
-    site.live_bytes = 0;
-    site.live_blocks = blocks.size();
-    for (const Block& block : blocks)
-        site.live_bytes += block.size_bytes;
-}
-
-void add_address_space(ProcessFigures& process, const AddressSpace& space, MappingTotals mappings, bool is_living) {
-    process.pid = space.pid;
-    process.accuracy += accuracy_of(space);
-    process.accuracy.unknown_frees += mappings.unknown_unmaps;
-    if (!is_living) {
-        mappings.unmapped_bytes += mappings.live_bytes;
-        mappings.live_bytes = 0;
-        mappings.live_count = 0;
+/// One entry a process, those that hold most first.
+void keep_most(SiteFigures& site, std::vector<SiteHolder> parts) {
+    std::ranges::sort(parts, {}, &SiteHolder::pid);
+    std::vector<SiteHolder> holders;
+    for (const SiteHolder& part : parts) {
+        if (part.live_blocks == 0) continue;
+        if (holders.empty() || holders.back().pid != part.pid) holders.push_back({part.pid, 0, 0});
+        holders.back().live_bytes += part.live_bytes;
+        holders.back().live_blocks += part.live_blocks;
     }
-    process.mappings += mappings;
-}
-
-}  // namespace
-
-std::unordered_map<pid_t, ProcessFigures> History::figures(const Snapshot& snapshot, const MappingLedger& ledger,
-                                                           const FigureOptions& options) const {
-    const std::unordered_set<uint32_t> living = living_owners(snapshot, options.exited);
-    const BlocksBySite blocks(snapshot, ledger, options.older_ns);
-    std::unordered_map<pid_t, ProcessFigures> processes;
-    std::unordered_map<uint32_t, ProcessFigures*> by_owner;
-    for (const AddressSpace& space : snapshot.address_spaces) {
-        ProcessFigures& process = processes[space.pid];
-        by_owner[space.owner] = &process;
-        add_address_space(process, space, ledger.totals(space.owner), living.contains(space.owner));
-    }
-    for (const pid_t pid : options.processes)
-        processes[pid].pid = pid;
-    for_each_used_site(snapshot, ledger, [&](const Site& site, const SiteTotals& totals, bool is_mapping) {
-        const auto process = by_owner.find(site.owner);
-        if (process == by_owner.end()) return;
-        const bool is_living = living.contains(site.owner);
-        SiteFigures figures = site_figures(site, totals, is_mapping, is_living);
-        add_to_sums(*process->second, figures);
-        if ((site.flags & cut_short) != 0) process->second->accuracy.stacks_truncated += totals.allocations;
-        const std::span<const Block> shown = is_living ? blocks.of(site.index) : std::span<const Block>();
-        if (options.older_ns > 0 && shown.empty()) return;
-        if (options.older_ns > 0) show_only(figures, shown);
-        figures.ages = ages_of(shown, snapshot.time_ns);
-        if (options.keeps_blocks) figures.blocks = oldest_first(shown);
-        process->second->sites.push_back(std::move(figures));
+    site.holders_total = holders.size();
+    std::ranges::sort(holders, [](const SiteHolder& left, const SiteHolder& right) {
+        return std::tuple(right.live_bytes, right.live_blocks, left.pid) <
+               std::tuple(left.live_bytes, left.live_blocks, right.pid);
     });
-    for (auto& [pid, process] : processes)
-        finish(process, snapshot, options);
-    return processes;
+    if (holders.size() > most_holders) holders.resize(most_holders);
+    site.holders = std::move(holders);
 }
 
-SiteFigures History::site_figures(const Site& site, const SiteTotals& totals, bool is_mapping, bool is_living) const {
-    SiteFigures figures;
-    figures.site = site.index;
-    figures.row = site.row;
-    figures.flags = site.flags;
-    figures.is_mapping = is_mapping;
-    figures.totals = totals;
-    figures.live_bytes = is_living ? totals.live_bytes() : 0;
-    figures.live_blocks = is_living ? totals.live_blocks() : 0;
-    const auto previous = previous_.find(site.index);
-    const auto baseline = baseline_.find(site.index);
-    const KnownSite known = previous == previous_.end() ? KnownSite{} : previous->second;
-    const uint64_t baseline_bytes = baseline == baseline_.end() ? 0 : baseline->second.live_bytes;
-    figures.growth_bytes = signed_difference(figures.live_bytes, known.live_bytes);
-    figures.growth_since_baseline_bytes = signed_difference(figures.live_bytes, baseline_bytes);
-    figures.allocated_since_previous_bytes = difference(totals.allocated_bytes, known.totals.allocated_bytes);
-    return figures;
-}
-
-void History::add_to_sums(ProcessFigures& process, const SiteFigures& site) const {
-    if (site.is_mapping) {
-        process.mappings_growth_bytes += site.growth_bytes;
-        return;
+/// What of a site's parts is live and old enough: ages, blocks, and who holds them.
+void show_blocks(SiteFigures& site, const std::vector<ScopeDraft::Part>& parts, const BlocksBySite& blocks,
+                 uint64_t now_ns, const FigureOptions& options) {
+    std::vector<Block> shown;
+    std::vector<SiteHolder> held;
+    for (const ScopeDraft::Part& part : parts) {
+        if (!part.reading->is_living) continue;
+        const std::span<const Block> own = blocks.of(part.reading->site->index);
+        shown.insert(shown.end(), own.begin(), own.end());
+        SiteHolder holder{part.pid, part.reading->live_bytes(), part.reading->live_blocks()};
+        if (options.older_ns > 0) {
+            holder.live_blocks = own.size();
+            holder.live_bytes = 0;
+            for (const Block& block : own)
+                holder.live_bytes += block.size_bytes;
+        }
+        held.push_back(holder);
     }
-    HeapFigures& heap = process.heap;
+    if (options.older_ns > 0) {
+        site.live_blocks = shown.size();
+        site.live_bytes = 0;
+        for (const Block& block : shown)
+            site.live_bytes += block.size_bytes;
+    }
+    keep_most(site, std::move(held));
+    site.ages = ages_of(shown, now_ns);
+    if (options.keeps_blocks) site.blocks = oldest_first(std::move(shown));
+}
+
+void add_to_heap(HeapFigures& heap, const SiteFigures& site) {
     heap.totals += site.totals;
     heap.live_bytes += site.live_bytes;
     heap.live_blocks += site.live_blocks;
     heap.ended_bytes += site.totals.live_bytes() - site.live_bytes;
     heap.ended_blocks += site.totals.live_blocks() - site.live_blocks;
-    heap.growth_bytes += site.growth_bytes;
-    heap.growth_since_baseline_bytes += site.growth_since_baseline_bytes;
-    const auto previous = previous_.find(site.site);
-    const SiteTotals before = previous == previous_.end() ? SiteTotals{} : previous->second.totals;
-    process.interval.allocated_bytes += difference(site.totals.allocated_bytes, before.allocated_bytes);
-    process.interval.allocations += difference(site.totals.allocations, before.allocations);
-    process.interval.freed_bytes += difference(site.totals.freed_bytes, before.freed_bytes);
-    process.interval.frees += difference(site.totals.frees, before.frees);
 }
 
-void History::finish(ProcessFigures& process, const Snapshot& snapshot, const FigureOptions& options) const {
-    const auto peak = peaks_.find(process.pid);
-    process.heap.peak_live_bytes = std::max(process.heap.live_bytes, peak == peaks_.end() ? 0 : peak->second);
-    process.interval.duration_ns = difference(snapshot.time_ns, previous_time_ns_);
-    process.has_baseline = has_baseline_;
-    process.accuracy.is_size_filtered = options.is_size_filtered;
-    process.accuracy.events_side_band_lost += options.side_band_lost;
+IntervalFigures interval(const SiteTotals& before, const SiteTotals& now) {
+    return {.duration_ns = 0,
+            .allocated_bytes = difference(now.allocated_bytes, before.allocated_bytes),
+            .allocations = difference(now.allocations, before.allocations),
+            .freed_bytes = difference(now.freed_bytes, before.freed_bytes),
+            .frees = difference(now.frees, before.frees)};
 }
 
-History::KnownSites History::known_sites(const Snapshot& snapshot, const MappingLedger& ledger) {
-    const std::unordered_set<uint32_t> living = living_owners(snapshot, {});
-    KnownSites known;
-    for_each_used_site(snapshot, ledger, [&](const Site& site, const SiteTotals& totals, bool) {
-        known[site.index] = {living.contains(site.owner) ? totals.live_bytes() : 0, totals};
-    });
+}  // namespace
+
+History::Drafts History::drafts_of(const Readings& readings, const std::optional<std::vector<uint32_t>>& only) const {
+    Drafts drafts;
+    for (const auto& [number, scope] : scopes_.scopes())
+        if (!only && scope.living > 0) drafts[number];
+    for (const uint32_t number : only.value_or(std::vector<uint32_t>()))
+        if (scopes_.scopes().contains(number)) drafts[number];
+    for (const auto& [pid, process] : scopes_.processes())
+        if (const auto draft = drafts.find(process.scope); draft != drafts.end())
+            draft->second.add_process({process.scope, process.number, pid});
+    std::unordered_map<uint32_t, ScopePlace> places;
+    for (const SpaceReading& reading : readings.spaces) {
+        const auto place = scopes_.place_of(*reading.space);
+        const auto draft = place ? drafts.find(place->scope) : drafts.end();
+        if (draft == drafts.end()) continue;
+        places[reading.space->owner] = *place;
+        draft->second.add_space(*place, reading);
+    }
+    for (const SiteReading& reading : readings.sites)
+        if (const auto place = places.find(reading.site->owner); place != places.end())
+            drafts.at(place->second.scope).add_site(place->second, reading);
+    for (auto& [number, draft] : drafts)
+        if (const auto ended = ended_.find(number); ended != ended_.end()) draft.add_ended(ended->second);
+    return drafts;
+}
+
+std::map<uint32_t, ScopeFigures> History::figures(const Snapshot& snapshot, const MappingLedger& ledger,
+                                                  const FigureOptions& options) const {
+    const Readings readings = read_sites(snapshot, ledger, options.exited);
+    const BlocksBySite blocks(snapshot, ledger, options.older_ns);
+    std::map<uint32_t, ScopeFigures> figures;
+    for (const auto& [number, draft] : drafts_of(readings, options.scopes))
+        figures.emplace(number, scope_figures(number, draft, blocks, snapshot, options));
+    return figures;
+}
+
+const History::Known& History::known_in(const KnownScopes& scopes, uint32_t scope) {
+    static const Known nothing;
+    const auto found = scopes.find(scope);
+    return found == scopes.end() ? nothing : found->second;
+}
+
+ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, const BlocksBySite& blocks,
+                                    const Snapshot& snapshot, const FigureOptions& options) const {
+    const Scopes::Scope& scope = scopes_.scopes().at(number);
+    ScopeFigures figures;
+    figures.scope = number;
+    figures.kind = scopes_.kind();
+    figures.key = scope.key;
+    figures.root = scope.root;
+    for (const ScopeDraft::DraftSite& site : draft.sites()) {
+        SiteFigures one = grown(number, site);
+        if (!one.is_mapping) add_to_heap(figures.heap, one);
+        show_blocks(one, site.parts, blocks, snapshot.time_ns, options);
+        if (options.older_ns == 0 || one.live_blocks > 0) figures.sites.push_back(std::move(one));
+    }
+    add_growth(figures, draft);
+    figures.heap.peak_live_bytes = std::max(figures.heap.live_bytes, value_or_none(peaks_, number));
+    figures.interval = interval(known_in(previous_, number).heap, figures.heap.totals);
+    figures.interval.duration_ns = difference(snapshot.time_ns, previous_time_ns_);
+    figures.mappings = draft.mappings();
+    figures.accuracy = draft.accuracy();
+    figures.accuracy.is_size_filtered = options.is_size_filtered;
+    figures.accuracy.events_side_band_lost += options.side_band_lost;
+    figures.has_baseline = has_baseline_;
+    add_processes(figures, draft);
+    return figures;
+}
+
+/// Of the sums: those of call sites do not add up to it where one has got another key when its process ended.
+void History::add_growth(ScopeFigures& figures, const ScopeDraft& draft) const {
+    const Known& before = known_in(previous_, figures.scope);
+    const Known& known = known_in(baseline_, figures.scope);
+    HeapFigures& heap = figures.heap;
+    heap.growth_bytes = signed_difference(heap.live_bytes, before.heap_live_bytes);
+    heap.growth_since_baseline_bytes = signed_difference(heap.live_bytes, known.heap_live_bytes);
+    figures.mappings_growth_bytes = signed_difference(draft.mappings().live_bytes, before.mappings_live_bytes);
+}
+
+SiteFigures History::grown(uint32_t scope, const ScopeDraft::DraftSite& site) const {
+    SiteFigures figures = site.figures;
+    const KnownSite before = value_or_none(known_in(previous_, scope).sites, site.key);
+    const KnownSite known = value_or_none(known_in(baseline_, scope).sites, site.key);
+    figures.growth_bytes = signed_difference(figures.live_bytes, before.live_bytes);
+    figures.growth_since_baseline_bytes = signed_difference(figures.live_bytes, known.live_bytes);
+    figures.allocated_since_previous_bytes = difference(figures.totals.allocated_bytes, before.allocated_bytes);
+    return figures;
+}
+
+/// The table of the scope's processes, each below the nearest ancestor that is in it.
+void History::add_processes(ScopeFigures& figures, const ScopeDraft& draft) const {
+    const Known& before = known_in(previous_, figures.scope);
+    const Known& known = known_in(baseline_, figures.scope);
+    std::unordered_map<uint64_t, uint64_t> parents;
+    if (draft.processes().size() > 1) parents = scopes_.parents();
+    std::unordered_map<uint64_t, pid_t> pids;
+    for (const ProcessFigures& process : draft.processes())
+        pids[process.number] = process.pid;
+    for (ProcessFigures one : draft.processes()) {
+        one.growth_bytes = signed_difference(one.live_bytes, value_or_none(before.live_bytes, one.number));
+        one.growth_since_baseline_bytes =
+            signed_difference(one.live_bytes, value_or_none(known.live_bytes, one.number));
+        one.has_ended |= !scopes_.is_in(one.pid, figures.scope);
+        uint64_t ancestor = value_or_none(parents, one.number);
+        while (ancestor != 0 && !pids.contains(ancestor))
+            ancestor = value_or_none(parents, ancestor);
+        one.ancestor = value_or_none(pids, ancestor);
+        figures.processes.push_back(one);
+    }
+    std::ranges::sort(figures.processes, {}, &ProcessFigures::pid);
+    if (const auto ended = ended_.find(figures.scope); ended != ended_.end())
+        figures.ended_processes = ended->second.others;
+}
+
+History::Known History::known_of(const ScopeDraft& draft) {
+    Known known;
+    for (const ScopeDraft::DraftSite& site : draft.sites()) {
+        KnownSite& one = known.sites[site.key];
+        one.live_bytes = site.figures.live_bytes;
+        one.allocated_bytes = site.figures.totals.allocated_bytes;
+        if (!site.key.is_mapping) known.heap += site.figures.totals;
+    }
+    for (const ProcessFigures& process : draft.processes())
+        if (!process.has_ended) known.live_bytes[process.number] = process.live_bytes;
+    known.heap_live_bytes = draft.heap_live_bytes();
+    known.mappings_live_bytes = draft.mappings().live_bytes;
     return known;
 }
 
-void History::advance(const Snapshot& snapshot, const MappingLedger& ledger) {
-    previous_ = known_sites(snapshot, ledger);
+void History::advance(const Snapshot& snapshot, const MappingLedger& ledger, const FigureOptions& options) {
+    const Readings readings = read_sites(snapshot, ledger, options.exited);
+    const Drafts drafts = drafts_of(readings, options.scopes);
+    note_peaks(drafts);
+    for (const auto& [number, draft] : drafts) {
+        previous_[number] = known_of(draft);
+        if (const auto ended = ended_.find(number); ended != ended_.end()) ended->second.fold(0);
+    }
+    if (options.scopes) return;
     previous_time_ns_ = snapshot.time_ns;
-    observe(snapshot);
+    scopes_.forget_gone(snapshot);
 }
 
 void History::set_baseline(const Snapshot& snapshot, const MappingLedger& ledger) {
-    baseline_ = known_sites(snapshot, ledger);
+    const Readings readings = read_sites(snapshot, ledger, {});
+    const Drafts drafts = drafts_of(readings, std::nullopt);
+    note_peaks(drafts);
+    baseline_.clear();
+    for (const auto& [number, draft] : drafts)
+        baseline_[number] = known_of(draft);
     has_baseline_ = true;
-    observe(snapshot);
 }
 
-void History::observe(const Snapshot& snapshot) {
-    const std::unordered_set<uint32_t> living = living_owners(snapshot, {});
-    std::unordered_map<uint32_t, pid_t> pid_of;
+void History::observe(const Snapshot& snapshot, const MappingLedger& ledger) {
+    const Readings readings = read_sites(snapshot, ledger, {});
+    note_peaks(drafts_of(readings, std::nullopt));
+}
+
+void History::note_peaks(const Drafts& drafts) {
+    for (const auto& [number, draft] : drafts)
+        peaks_[number] = std::max(peaks_[number], draft.heap_live_bytes());
+}
+
+/// What certain address spaces hold as ended ones.
+History::Drafts History::ended_drafts(const Snapshot& snapshot, const MappingLedger& ledger,
+                                      const std::function<bool(const AddressSpace& space)>& has_ended) const {
+    Readings readings = read_sites(snapshot, ledger, {});
+    Drafts drafts;
+    std::unordered_map<uint32_t, ScopePlace> places;
+    for (SpaceReading& reading : readings.spaces) {
+        const auto place = has_ended(*reading.space) ? scopes_.place_of(*reading.space) : std::nullopt;
+        if (!place) continue;
+        places[reading.space->owner] = *place;
+        reading.end();
+        drafts[place->scope].add_space(*place, reading);
+    }
+    for (SiteReading& reading : readings.sites) {
+        const auto place = places.find(reading.site->owner);
+        if (place == places.end()) continue;
+        reading.is_living = false;
+        drafts[place->second.scope].add_site(place->second, reading);
+    }
+    return drafts;
+}
+
+void History::end_processes(const Snapshot& snapshot, const MappingLedger& ledger, std::span<const pid_t> pids,
+                            const KeepStack& keep_stack) {
+    const std::unordered_set<pid_t> ending(pids.begin(), pids.end());
+    const auto has_ended = [&](const AddressSpace& space) { return ending.contains(space.pid); };
+    Drafts drafts = ended_drafts(snapshot, ledger, has_ended);
+    for (const pid_t pid : ending)
+        if (const auto process = scopes_.processes().find(pid); process != scopes_.processes().end())
+            drafts[process->second.scope].add_process({process->second.scope, process->second.number, pid});
+    for (const pid_t pid : pids)
+        scopes_.end(snapshot, pid);
+    const bool outlives_processes = scopes_.kind() == ScopeKind::exe || scopes_.kind() == ScopeKind::all;
+    for (const auto& [number, draft] : drafts) {
+        if (outlives_processes || scopes_.scopes().at(number).living > 0) {
+            draft.end_into(ended_[number], keep_stack, [](const ProcessFigures&) { return false; });
+            continue;
+        }
+        scopes_.erase(number);
+        ended_.erase(number);
+        previous_.erase(number);
+        baseline_.erase(number);
+        peaks_.erase(number);
+    }
+}
+
+std::vector<uint32_t> History::end_address_spaces(const Snapshot& snapshot, const MappingLedger& ledger,
+                                                  const KeepStack& keep_stack) {
+    std::unordered_map<pid_t, uint64_t> newest;
     for (const AddressSpace& space : snapshot.address_spaces)
-        pid_of[space.owner] = space.pid;
-    std::unordered_map<pid_t, uint64_t> live;
-    for (const Site& site : snapshot.sites)
-        if (living.contains(site.owner) && pid_of.contains(site.owner))
-            live[pid_of[site.owner]] += consistent(site.totals).live_bytes();
-    for (const auto& [pid, live_bytes] : live)
-        peaks_[pid] = std::max(peaks_[pid], live_bytes);
-}
-
-std::optional<int64_t> History::rss_growth(pid_t pid, uint64_t rss_bytes) const {
-    const auto previous = previous_rss_.find(pid);
-    if (previous == previous_rss_.end()) return std::nullopt;
-    return signed_difference(rss_bytes, previous->second);
-}
-
-void History::forget(pid_t pid) {
-    peaks_.erase(pid);
-    previous_rss_.erase(pid);
+        newest[space.pid] = std::max(newest[space.pid], space.first_seen_ns);
+    // The last one of a process may be that of its end, which has a report to come.
+    const auto has_ended = [&](const AddressSpace& space) {
+        return space.ended_ns != 0 && space.first_seen_ns < newest[space.pid];
+    };
+    std::vector<uint32_t> owners;
+    for (const auto& [number, draft] : ended_drafts(snapshot, ledger, has_ended))
+        draft.end_into(ended_[number], keep_stack,
+                       [&](const ProcessFigures& process) { return scopes_.is_in(process.pid, number); });
+    for (const AddressSpace& space : snapshot.address_spaces) {
+        if (!has_ended(space) || !scopes_.place_of(space)) continue;
+        owners.push_back(space.owner);
+        scopes_.end(space);
+    }
+    return owners;
 }
 
 }  // namespace memtrace

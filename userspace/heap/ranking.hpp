@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "heap/history.hpp"
+#include "heap/figures.hpp"
 
 namespace memtrace {
 

@@ -30,6 +30,9 @@ struct SiteTotals {
     }
 };
 
+/// What a stack is known by in every process: a hash of its frames' places in their files. First word 0: not known.
+using StackHash = std::array<uint64_t, 2>;
+
 /// One call site of one address space. `index` is stable for the whole session.
 struct Site {
     uint32_t index = 0;
@@ -37,6 +40,7 @@ struct Site {
     uint32_t row = 0;    // function, in the table of allocators
     uint32_t flags = 0;  // enum mt_site_flags
     SiteTotals totals;
+    StackHash stack{};
 };
 
 /// One live block.

@@ -65,6 +65,11 @@ int read_exe(ProcessInfo& info) {
         info.is_exe_deleted = true;
     }
     info.exe = std::move(target);
+    struct stat file {};
+    if (::stat(proc_path(info.pid, "exe").c_str(), &file) == 0) {
+        info.exe_device = file.st_dev;
+        info.exe_inode = file.st_ino;
+    }
     return 0;
 }
 

@@ -19,6 +19,8 @@ struct ProcessInfo {
     std::string comm;  // any bytes but NUL
     std::string exe;   // absolute path in the process's own root; empty for a kernel thread or a zombie
     bool is_exe_deleted = false;
+    uint64_t exe_device = 0;  // with exe_inode, as stat(2) gives them: another file at the same path has others
+    uint64_t exe_inode = 0;
     bool is_kernel_thread = false;
     std::optional<std::string> cgroup;   // of version 2; none where the host has none
     std::optional<Container> container;  // none: in no container that is known by its cgroup

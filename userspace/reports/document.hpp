@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "heap/accuracy.hpp"
-#include "heap/history.hpp"
+#include "heap/figures.hpp"
 #include "heap/ranking.hpp"
 #include "symbols/frame.hpp"
 
@@ -31,13 +31,16 @@ struct StartRecord {
 struct ProcessRecord {
     std::string event;  // attach, fork, exec, exit or skip
     pid_t pid = 0;
-    std::optional<pid_t> ppid;
+    std::optional<pid_t> ppid = std::nullopt;
     std::string comm;
-    std::optional<std::string> exe;
+    std::optional<std::string> exe = std::nullopt;
     std::vector<std::string> runtimes;
-    std::optional<bool> since_birth;    // traced from its first allocation
-    std::optional<uint64_t> window_ns;  // else: how long after its birth it was not traced
-    std::optional<std::string> reason;  // why it was skipped, or its end status
+    std::optional<bool> since_birth = std::nullopt;  // traced from its first allocation
+    std::optional<uint64_t> window_ns =
+        std::nullopt;  // from its birth or exec until it was traced: what it did then is not known
+    std::optional<std::string> cgroup = std::nullopt;
+    std::optional<std::string> container = std::nullopt;
+    std::optional<std::string> reason = std::nullopt;  // why it was skipped, or its end status
 };
 
 /// Whom a report is about.
@@ -52,6 +55,19 @@ struct ReportScope {
 struct MemoryFigures {
     std::optional<uint64_t> rss_bytes;
     std::optional<int64_t> rss_growth_bytes;  // since the attach
+};
+
+/// One process of a scope that has several.
+struct ProcessEntry {
+    std::optional<pid_t> ppid;
+    std::string comm;
+    std::optional<std::string> exe;
+    std::optional<bool> since_birth;  // as in ProcessRecord
+    std::optional<uint64_t> window_ns;
+    uint64_t started_ns = 0;            // when it was first traced, as ReportRecord::elapsed_ns counts
+    std::optional<uint64_t> ended_ns;   // none while it lives
+    std::optional<uint64_t> rss_bytes;  // none when it has ended
+    ProcessFigures figures;
 };
 
 /// What one allocator of the process did since the attach.
@@ -84,6 +100,8 @@ struct SiteEntry {
     std::optional<std::string> stack_error;  // why `frames` is empty or ends early
     std::vector<Frame> frames;
     std::optional<std::vector<BlockEntry>> blocks;  // with --show-allocs
+    std::vector<SiteHolder> holders;  // where the scope may have several processes: those that hold most, most first
+    uint64_t holders_total = 0;
 
     uint64_t allocated_since_previous_bytes = 0;  // for people, as in ReportRecord
 };
@@ -102,13 +120,24 @@ struct ReportRecord {
     std::vector<AllocatorEntry> allocators;  // most called first
     uint64_t sites_total = 0;
     std::vector<SiteEntry> sites;
+    std::vector<ProcessEntry> processes;  // all that live or ended since the last report, by pid; not by process
+    EndedProcesses ended_processes;       // that ended before
 
+    size_t top = 0;  // rows of `processes` that a person is shown; 0: all
     int64_t mappings_growth_bytes = 0;
     IntervalFigures interval;
     bool has_baseline = false;
     uint64_t heap_sites_total = 0;  // of `sites_total`
     SiteOrder order = SiteOrder::live;
     uint64_t older_ns = 0;
+};
+
+/// Reports of a tick that a person is not shown because there are too many.
+struct RestRecord {
+    uint64_t scopes = 0;
+    uint64_t live_bytes = 0;
+    int64_t growth_bytes = 0;
+    bool have_ended = false;  // their last reports, since the previous tick
 };
 
 /// One allocation or free as it happened (--trace).
@@ -135,6 +164,7 @@ struct EndRecord {
     int status = 0;
 };
 
-using Record = std::variant<StartRecord, ProcessRecord, ReportRecord, BlockEventRecord, WarningRecord, EndRecord>;
+using Record =
+    std::variant<StartRecord, ProcessRecord, ReportRecord, RestRecord, BlockEventRecord, WarningRecord, EndRecord>;
 
 }  // namespace memtrace

@@ -49,6 +49,8 @@ SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowName
     entry.ages = figures.ages;
     entry.stack_error = stack_error(figures, names);
     entry.frames = names.frames(figures.site);
+    entry.holders = figures.holders;
+    entry.holders_total = figures.holders_total;
     return entry;
 }
 
@@ -71,16 +73,64 @@ std::vector<AllocatorEntry> allocator_entries(const std::vector<SiteFigures>& si
     return entries;
 }
 
+ReportScope scope_of(const ScopeFigures& figures, const std::string& name) {
+    ReportScope scope;
+    scope.by = scope_kind_name(figures.kind);
+    scope.name = name;
+    if (figures.root != 0) scope.pid = figures.root;
+    for (const ProcessFigures& process : figures.processes)
+        if (!process.has_ended) scope.pids.push_back(process.pid);
+    return scope;
+}
+
+std::vector<ProcessEntry> process_entries(const ScopeFigures& figures, const ProcessDescriptions& descriptions) {
+    std::vector<ProcessEntry> entries;
+    if (figures.kind == ScopeKind::process) return entries;
+    for (const ProcessFigures& process : figures.processes) {
+        const auto found = descriptions.find(process.number);
+        const ProcessDescription known = found == descriptions.end() ? ProcessDescription{} : found->second;
+        entries.push_back({.ppid = known.ppid,
+                           .comm = known.comm,
+                           .exe = known.exe,
+                           .since_birth = known.since_birth,
+                           .window_ns = known.window_ns,
+                           .started_ns = known.started_ns,
+                           .ended_ns = known.ended_ns,
+                           .rss_bytes = known.rss_bytes,
+                           .figures = process});
+    }
+    return entries;
+}
+
 }  // namespace
 
-ReportRecord build_leak_report(ProcessFigures figures, const LeakReportInput& input, const LeakReportOptions& options,
+std::string_view scope_kind_name(ScopeKind kind) {
+    switch (kind) {
+        case ScopeKind::process:
+            return "process";
+        case ScopeKind::tree:
+            return "tree";
+        case ScopeKind::exe:
+            return "exe";
+        case ScopeKind::cgroup:
+            return "cgroup";
+        case ScopeKind::all:
+            return "all";
+    }
+    return "process";
+}
+
+ReportRecord build_leak_report(ScopeFigures figures, const LeakReportInput& input, const LeakReportOptions& options,
                                SiteNames& names, const RowNames& row_names) {
     ReportRecord record;
     record.sequence = input.sequence;
     record.is_final = input.is_final;
     record.time_unix_ns = input.time_unix_ns;
     record.elapsed_ns = input.elapsed_ns;
-    record.scope = {"process", input.process_name, figures.pid, {figures.pid}};
+    record.scope = scope_of(figures, input.scope_name);
+    if (input.processes) record.processes = process_entries(figures, *input.processes);
+    record.ended_processes = figures.ended_processes;
+    record.top = options.top;
     record.heap = figures.heap;
     record.mappings = figures.mappings;
     record.memory = input.memory;

@@ -1,4 +1,4 @@
-// The live report of one process: its figures, with names for the call sites that are shown. Uses heap/ and the
+// The live report of one scope: its figures, with names for the call sites that are shown. Uses heap/ and the
 // interface of names below; pure but for what the implementation of SiteNames does.
 #pragma once
 
@@ -7,9 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "heap/history.hpp"
+#include "heap/figures.hpp"
 #include "heap/ranking.hpp"
 #include "reports/document.hpp"
 
@@ -36,6 +37,21 @@ class SiteNames {
 /// Row number (Site::row) to name.
 using RowNames = std::function<RowName(uint32_t row)>;
 
+/// What is known of a process besides its figures.
+struct ProcessDescription {
+    std::optional<pid_t> ppid;
+    std::string comm;
+    std::optional<std::string> exe;
+    std::optional<bool> since_birth;
+    std::optional<uint64_t> window_ns;
+    uint64_t started_ns = 0;           // as LeakReportInput::elapsed_ns counts
+    std::optional<uint64_t> ended_ns;  // ...
+    std::optional<uint64_t> rss_bytes;
+};
+
+/// By ProcessFigures::number.
+using ProcessDescriptions = std::unordered_map<uint64_t, ProcessDescription>;
+
 /// The moment and the scope of a report, and what is not in a snapshot.
 struct LeakReportInput {
     uint64_t sequence = 0;  // the same for all reports of a tick
@@ -43,9 +59,10 @@ struct LeakReportInput {
     int64_t time_unix_ns = 0;
     uint64_t elapsed_ns = 0;
     uint64_t snapshot_time_ns = 0;  // Snapshot::time_ns; ages of blocks count to here
-    std::string process_name;
+    std::string scope_name;
     std::vector<std::string> allocators;  // whose code is mapped
     MemoryFigures memory;
+    const ProcessDescriptions* processes = nullptr;  // of every row of the figures
 };
 
 struct LeakReportOptions {
@@ -55,9 +72,12 @@ struct LeakReportOptions {
     bool shows_blocks = false;
 };
 
+/// "process", "tree" ...
+std::string_view scope_kind_name(ScopeKind kind);
+
 /// Orders and cuts the call sites of `figures`, names those that stay, and fills the record. `row_names` and `names`
 /// are called for sites that are shown only.
-ReportRecord build_leak_report(ProcessFigures figures, const LeakReportInput& input, const LeakReportOptions& options,
+ReportRecord build_leak_report(ScopeFigures figures, const LeakReportInput& input, const LeakReportOptions& options,
                                SiteNames& names, const RowNames& row_names);
 
 }  // namespace memtrace

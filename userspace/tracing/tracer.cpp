@@ -79,33 +79,19 @@ void Tracer::read_mapping_events(uint64_t at_least_until_ns) {
 void Tracer::on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) {
     read_mapping_events(event.time_ns);
     stack_store_.record_stack(site, event.owner, return_addresses, event.time_ns);
-    site_aliases_.add_stack(site, event.owner, places_of(event.owner, return_addresses, event.time_ns), false);
 }
 
 void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
     read_mapping_events(event.header.time_ns);
     const WalkedStack walked = raw_stacks_.walk(event);
-    const std::span<const uint64_t> return_addresses = walked.return_addresses;
-    stack_store_.record_stack(event.site, event.header.owner, return_addresses, event.header.time_ns);
-    site_aliases_.add_stack(event.site, event.header.owner,
-                            places_of(event.header.owner, return_addresses, event.header.time_ns), true);
+    stack_store_.record_stack(event.site, event.header.owner, walked.return_addresses, event.header.time_ns);
     if (walked.error) raw_stack_errors_[event.site] = *walked.error;
 }
 
-/// What a stack is known by: where its frames are in their files.
-std::vector<uint64_t> Tracer::places_of(uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns) {
-    std::vector<uint64_t> places;
-    for (const uint64_t return_address : return_addresses) {
-        const auto location = stack_store_.locate(owner, return_address - 1, time_ns);
-        places.push_back(reinterpret_cast<uint64_t>(location ? location->module : nullptr));
-        places.push_back(location ? location->offset : return_address - 1);
-    }
-    return places;
-}
-
-Snapshot Tracer::read_snapshot() const {
+Snapshot Tracer::read_snapshot() {
     Snapshot snapshot = session_->read_snapshot();
-    site_aliases_.apply(snapshot);
+    for (Site& site : snapshot.sites)
+        site.stack = stack_store_.stack_hash(site.index);
     return snapshot;
 }
 
@@ -171,6 +157,7 @@ void Tracer::forget(pid_t pid) {
     for (const uint32_t owner : target->owners) {
         session_->release_blocks(owner);
         mapping_ledger_.end_owner(owner);
+        stack_store_.forget(owner);
     }
     targets_.forget(pid, listener_);
 }
@@ -188,6 +175,13 @@ std::optional<std::string> Tracer::stack_error(uint32_t site) {
     const auto error = stack_store_.stack_error(site);
     const auto raw = raw_stack_errors_.find(site);
     return error || raw == raw_stack_errors_.end() ? error : raw->second;
+}
+
+KeptSite Tracer::keep_stack(uint32_t site) {
+    const KeptStack kept = stack_store_.keep(site);
+    if (const auto raw = raw_stack_errors_.find(site); raw != raw_stack_errors_.end() && kept.site != 0)
+        raw_stack_errors_.try_emplace(kept.site, raw->second);
+    return {kept.site, kept.hash};
 }
 
 }  // namespace memtrace

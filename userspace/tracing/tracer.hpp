@@ -16,7 +16,7 @@
 
 #include "base/result.hpp"
 #include "heap/mappings.hpp"
-#include "heap/site_aliases.hpp"
+#include "heap/scope_draft.hpp"
 #include "heap/snapshot.hpp"
 #include "kernel/session.hpp"
 #include "processes/mapping_events.hpp"
@@ -58,8 +58,7 @@ class Tracer : private EventSink, public SiteNames {
     /// what comes while the sites of a report are named.
     void drain(TracerListener& listener);
 
-    /// Sites of the same address space, function and stack are one.
-    Snapshot read_snapshot() const;
+    Snapshot read_snapshot();
     const MappingLedger& mapping_ledger() const { return mapping_ledger_; }
     const std::map<pid_t, Target>& targets() const { return targets_.all(); }
     /// Mapping events that were lost on the way, address spaces that could not be followed.
@@ -75,6 +74,8 @@ class Tracer : private EventSink, public SiteNames {
     const std::vector<Frame>& frames(uint32_t site) override;
     std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function) override;
     std::optional<std::string> stack_error(uint32_t site) override;
+    /// The stack of `site` is asked for after forget(), under the number that is returned.
+    KeptSite keep_stack(uint32_t site);
 
   private:
     Tracer(const SessionOptions& options, TargetScope scope, std::unique_ptr<Session> session,
@@ -94,7 +95,6 @@ class Tracer : private EventSink, public SiteNames {
     void on_file(const mt_file_event& event) override { targets_.probes().answer(event); }
 
     void read_mapping_events(uint64_t at_least_until_ns);
-    std::vector<uint64_t> places_of(uint32_t owner, std::span<const uint64_t> return_addresses, uint64_t time_ns);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
     void drain_while_naming();
 
@@ -105,7 +105,6 @@ class Tracer : private EventSink, public SiteNames {
     StackStore stack_store_;
     RawStacks raw_stacks_;
     std::unordered_map<uint32_t, std::string> raw_stack_errors_;  // by site
-    SiteAliases site_aliases_;
     MappingLedger mapping_ledger_;
     Targets targets_;
     std::unordered_map<uint32_t, std::optional<std::string>> traced_site_ids_;
