@@ -78,6 +78,36 @@ TEST_CASE("the text report reads as its golden file at each width", "[formats][g
     check_golden("report_80_color", text_of(report, {80, true}));
 }
 
+TEST_CASE("a tree's processes are drawn as they are related, and read as their golden files", "[formats][golden]") {
+    const ReportRecord report = test::tree_report();
+    check_golden("tree_80", text_of(report, {80, false}));
+    check_golden("tree_no_terminal", text_of(report, {0, false}));
+    check_golden("tree_120_color_ascii", text_of(report, {120, true, false}));
+    ReportRecord few = report;
+    few.top = 2;
+    few.processes[5].figures.live_bytes = 4'194'304;
+    check_golden("tree_top_80", text_of(few, {80, false}));
+    ReportRecord flat = report;
+    flat.scope = {"exe", "/usr/sbin/shop-server", std::nullopt, report.scope.pids};
+    flat.top = 3;
+    check_golden("exe_80", text_of(flat, {80, false}));
+}
+
+TEST_CASE("a process that seems to be its own ancestor is drawn once at most", "[formats]") {
+    ReportRecord report = test::tree_report();
+    report.processes[0].figures.ancestor = 104;
+    CHECK_THAT(text_of(report), ContainsSubstring("Processes"));
+}
+
+TEST_CASE("what a tick does not show is one line", "[formats]") {
+    CHECK(
+        text_of(RestRecord{990, 12'582'912, -1'024, false}) ==
+        "990 processes more: 12.0 MiB live, growth -1.0 KiB; -T 0 shows each, --by tree, exe or all adds them up\n\n");
+    CHECK(text_of(RestRecord{1, 512, 0, true}) ==
+          "1 process more ended since the report before, with 512 B live; -T 0 shows each, --by tree, exe or all adds "
+          "them up\n\n");
+}
+
 TEST_CASE("a report with losses starts with them and ends with them", "[formats][golden]") {
     check_golden("lossy_80", text_of(lossy_report(), {80, false}));
     check_golden("lossy_120_color", text_of(lossy_report(), {120, true}));
@@ -103,8 +133,9 @@ TEST_CASE("a report names the allocators that were called and those that were no
 }
 
 TEST_CASE("no line is wider than the terminal", "[formats]") {
-    ReportRecord report = test::sample_report();
+    ReportRecord report = test::tree_report();
     report.scope.name = "日本語のプロセス";
+    report.processes[1].comm = "日本語のプロセス";
     report.sites[0].frames[1].function =
         "関数::とても長い名前の関数(引数::型 const&, 引数::型 const&, 引数::型 const&)";
     report.sites[0].frames[2].module = "a_module_with_quite_a_long_name_of_its_own.so.12.34.56";
@@ -138,7 +169,7 @@ TEST_CASE("colors come only where they are allowed, and change nothing else", "[
 }
 
 TEST_CASE("hostile names stay on their line and send nothing to the terminal", "[formats]") {
-    ReportRecord report = test::sample_report();
+    ReportRecord report = test::tree_report();
     const ReportRecord harmless = report;
     const std::string hostile = "evil\n\x1b]0;owned\x07\xff\xc2\x9b";
     report.scope.name = hostile;
@@ -147,6 +178,7 @@ TEST_CASE("hostile names stay on their line and send nothing to the terminal", "
     report.sites[0].frames[1].file = hostile;
     report.sites[0].frames[1].module = hostile;
     report.sites[2].stack_error = hostile;
+    report.processes[2].comm = hostile;
     for (const size_t width : {0, 80}) {
         const std::string text = text_of(report, {width, false});
         CHECK(text.find('\x1b') == std::string::npos);
@@ -155,7 +187,7 @@ TEST_CASE("hostile names stay on their line and send nothing to the terminal", "
         CHECK(text.find("\xc2\x9b") == std::string::npos);
         CHECK(lines_of(text).size() == lines_of(text_of(harmless, {width, false})).size());
     }
-    CHECK_THAT(text_of(report), ContainsSubstring("evil\\x0a\\x1b]0;owned\\x07\\xff\\xc2\\x9b[48213]"));
+    CHECK_THAT(text_of(report), ContainsSubstring("evil\\x0a\\x1b]0;owned\\x07\\xff\\xc2\\x9b[100]"));
 }
 
 TEST_CASE("sites that hold nothing and did not change are no news", "[formats]") {

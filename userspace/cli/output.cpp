@@ -32,6 +32,17 @@ bool is_set(const char* variable) {
     return value && *value != '\0';
 }
 
+/// As the C library decides it, setlocale(3): the first of the three that is set. What goes to a file is UTF-8.
+bool has_utf8(int fd) {
+    if (!isatty(fd)) return true;
+    for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+        if (!is_set(variable)) continue;
+        const std::string_view locale = std::getenv(variable);
+        return locale.find("UTF-8") != std::string_view::npos || locale.find("utf8") != std::string_view::npos;
+    }
+    return false;
+}
+
 bool wants_colors(ColorChoice choice, int fd) {
     if (choice == ColorChoice::always) return true;
     if (choice == ColorChoice::never || is_set("NO_COLOR")) return false;
@@ -77,7 +88,8 @@ Result<std::unique_ptr<Output>> Output::open(const Options& options) {
     }
     const int fd = file ? file.get() : STDOUT_FILENO;
     const Format* format = find_format(options.format == OutputFormat::json ? "json" : "text");
-    auto writer = format->make({.width = terminal_width(fd), .has_colors = wants_colors(options.color, fd)});
+    auto writer = format->make(
+        {.width = terminal_width(fd), .has_colors = wants_colors(options.color, fd), .has_utf8 = has_utf8(fd)});
     return std::unique_ptr<Output>(new Output(std::move(file), fd, std::move(name), std::move(writer)));
 }
 

@@ -13,6 +13,7 @@ namespace memtrace {
 struct WriterOptions {
     size_t width = 0;  // columns
     bool has_colors = false;
+    bool has_utf8 = true;  // else the lines of trees are drawn in ASCII
 };
 
 /// Writes records in their order. A failed write is left in the stream's state for the caller to check. A writer may

@@ -14,6 +14,7 @@
 #include "formats/columns.hpp"
 #include "formats/format.hpp"
 #include "formats/style.hpp"
+#include "formats/text_processes.hpp"
 #include "formats/text_sites.hpp"
 
 namespace memtrace {
@@ -23,6 +24,10 @@ constexpr size_t label_columns = 13;
 
 std::string counted(uint64_t count, std::string_view thing) {
     return fmt::format("{} {}{}", format_count(count), thing, count == 1 ? "" : "s");
+}
+
+std::string counted_processes(uint64_t count) {
+    return fmt::format("{} {}", format_count(count), count == 1 ? "process" : "processes");
 }
 
 std::string growth_text(int64_t change_bytes, const Style& style, std::string_view none = "no growth") {
@@ -68,6 +73,8 @@ std::string title_line(const ReportRecord& report, const WriterOptions& options,
                                          report.is_final ? "final report, " : "", format_duration(report.elapsed_ns));
     std::string who = printable(report.scope.name);
     if (report.scope.pid) who += fmt::format("[{}]", *report.scope.pid);
+    if (report.scope.by == "tree") who += " and below";
+    if (report.scope.by != "process") who += fmt::format(", {}", counted_processes(report.scope.pids.size()));
     constexpr size_t gap = 2;
     if (options.width > when.size() + gap) who = shorten_middle(who, options.width - when.size() - gap);
     const size_t used = display_width(who) + when.size();
@@ -85,8 +92,9 @@ std::string heap_lines(const ReportRecord& report, const Style& style) {
                                           growth_text(heap.growth_since_baseline_bytes, style, "none"),
                                           report.has_baseline ? "baseline" : "attach"));
     if (heap.ended_blocks > 0)
-        text += labeled("ended", fmt::format("{} in {} that an exec ended", format_size(heap.ended_bytes),
-                                             counted(heap.ended_blocks, "block")));
+        text += labeled("ended", fmt::format("{} in {} that {} ended", format_size(heap.ended_bytes),
+                                             counted(heap.ended_blocks, "block"),
+                                             report.scope.by == "process" ? "an exec" : "an exec or exit"));
     return text;
 }
 
@@ -149,11 +157,25 @@ std::string text_of(const ReportRecord& report, const WriterOptions& options) {
     std::string text = loss_lines(report.accuracy, options, style) + title_line(report, options, style);
     text += heap_lines(report, style) + memory_lines(report, style) + rate_lines(report.interval) +
             allocator_lines(report.allocators) + '\n';
+    if (const std::string processes = process_section(report, options); !processes.empty()) text += processes + '\n';
     const std::string heap_sites = site_section(report, "heap", options);
     const std::string mapping_sites = site_section(report, "mapping", options);
     text += heap_sites.empty() ? "No call site holds live blocks.\n" : heap_sites;
     if (!mapping_sites.empty()) text += '\n' + mapping_sites;
     return text + '\n' + accuracy_lines(report.accuracy, options, style) + '\n';
+}
+
+std::string text_of(const RestRecord& rest, const WriterOptions& options) {
+    const std::string who = counted_processes(rest.scopes);
+    std::string line = rest.have_ended ? fmt::format("{} more ended since the report before, with {} live", who,
+                                                     format_size(rest.live_bytes))
+                                       : fmt::format("{} more: {} live, growth {}", who, format_size(rest.live_bytes),
+                                                     format_size_change(rest.growth_bytes));
+    line += "; -T 0 shows each, --by tree, exe or all adds them up";
+    std::string text;
+    for (const std::string& part : wrap_words(line, options.width, 2))
+        text += part + '\n';
+    return text + '\n';
 }
 
 std::string text_of(const BlockEventRecord& event, const WriterOptions&) {

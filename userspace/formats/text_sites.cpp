@@ -10,33 +10,16 @@
 #include "base/text.hpp"
 #include "base/units.hpp"
 #include "formats/columns.hpp"
+#include "formats/text_processes.hpp"
+#include "formats/text_table.hpp"
 
 namespace memtrace {
 namespace {
 
-constexpr size_t gap = 2;
+constexpr size_t gap = column_gap;
 constexpr size_t stack_indent = 6;
 // A longer name shifts the rest of its own line, so that one of them does not move all lines far to the right.
 constexpr size_t widest_aligned_name = 64;
-
-enum class Emphasis { none, headline, growth };
-
-/// One column of the table. Where the terminal is too narrow, the column with the highest `dispensable` goes first;
-/// 0 stays.
-struct Column {
-    std::string title;
-    int dispensable = 0;
-    Emphasis emphasis = Emphasis::none;
-    bool is_left_aligned = false;
-    std::vector<std::string> cells = {};
-
-    size_t width() const {
-        size_t widest = display_width(title);
-        for (const std::string& cell : cells)
-            widest = std::max(widest, display_width(cell));
-        return widest;
-    }
-};
 
 std::string_view order_name(SiteOrder order, bool is_mapping) {
     switch (order) {
@@ -58,13 +41,6 @@ std::string_view order_name(SiteOrder order, bool is_mapping) {
 bool is_worth_showing(const SiteEntry& site, SiteOrder order) {
     if (order == SiteOrder::rate) return site.allocated_since_previous_bytes > 0 || site.live_blocks > 0;
     return site.live_blocks > 0 || site.growth_bytes != 0;
-}
-
-std::string share_of(uint64_t part, uint64_t whole) {
-    if (whole == 0) return "-";
-    const double percent = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-    if (part > 0 && percent < 1) return "<1%";
-    return fmt::format("{:.0f}%", percent);
 }
 
 std::string rate_of(uint64_t size_bytes, uint64_t duration_ns) {
@@ -99,28 +75,11 @@ class SiteTable {
         if (report_.has_baseline) columns.push_back(since_baseline_);
         if (report_.order == SiteOrder::rate) columns.push_back(rate_);
         columns.insert(columns.end(), {median_, oldest_, function_});
-        while (width > 0 && line_width(columns) > width && drop_one(columns)) {
-        }
+        drop_columns(columns, width);
         return columns;
     }
 
   private:
-    static size_t line_width(const std::vector<Column>& columns) {
-        size_t width = 0;
-        for (const Column& column : columns)
-            width += column.width() + (width == 0 ? 0 : gap);
-        return width;
-    }
-
-    static bool drop_one(std::vector<Column>& columns) {
-        const auto least = std::max_element(columns.begin(), columns.end(), [](const auto& left, const auto& right) {
-            return left.dispensable < right.dispensable;
-        });
-        if (least->dispensable == 0) return false;
-        columns.erase(least);
-        return true;
-    }
-
     const ReportRecord& report_;
     bool is_mapping_;
     Column rank_{"  #"};
@@ -134,31 +93,6 @@ class SiteTable {
     Column oldest_{"oldest", 2};
     Column function_{"function", 0, Emphasis::none, true};
 };
-
-std::string emphasized(std::string_view text, Emphasis emphasis, bool grows, const Style& style) {
-    if (emphasis == Emphasis::headline) return style.headline(text);
-    if (emphasis == Emphasis::growth && grows) return style.growth(text);
-    return std::string(text);
-}
-
-std::string table_row(const std::vector<Column>& columns, size_t row, const Style& style) {
-    std::string line;
-    for (const Column& column : columns) {
-        const std::string& cell = column.cells[row];
-        const std::string padded = column.is_left_aligned ? cell : pad_left(cell, column.width());
-        if (!line.empty()) line += std::string(gap, ' ');
-        line += emphasized(padded, column.emphasis, cell.starts_with('+'), style);
-    }
-    return line + '\n';
-}
-
-std::string table_head(const std::vector<Column>& columns, const Style& style) {
-    std::string line;
-    for (const Column& column : columns)
-        line += (line.empty() ? "" : std::string(gap, ' ')) +
-                (column.is_left_aligned ? column.title : pad_left(column.title, column.width()));
-    return style.quiet(line) + '\n';
-}
 
 std::string function_text(const Frame& frame) {
     if (frame.function.empty()) return fmt::format("?? {:#x}", frame.offset);
@@ -247,6 +181,22 @@ std::string stack_text(const SiteEntry& site, const StackLayout& layout, const S
     return text;
 }
 
+/// Which processes hold it, where there are several that could.
+std::string holders_text(const SiteEntry& site, const ReportRecord& report, const WriterOptions& options,
+                         const Style& style) {
+    if (report.processes.size() < 2 || site.holders.empty()) return {};
+    std::string line(stack_indent, ' ');
+    for (const SiteHolder& holder : site.holders)
+        line += fmt::format("{}{} in {}", &holder == site.holders.data() ? "" : ", ", format_size(holder.live_bytes),
+                            process_name(report, holder.pid));
+    if (site.holders_total > site.holders.size())
+        line += fmt::format(" and {} more", format_count(site.holders_total - site.holders.size()));
+    std::string text;
+    for (const std::string& part : wrap_words(line, options.width, stack_indent))
+        text += style.quiet(part) + '\n';
+    return text;
+}
+
 std::string heading(const ReportRecord& report, bool is_mapping, size_t shown) {
     const uint64_t total = is_mapping ? report.sites_total - report.heap_sites_total : report.heap_sites_total;
     const std::string_view sites = is_mapping ? "mapping call sites" : "call sites";
@@ -278,7 +228,8 @@ std::string site_section(const ReportRecord& report, const std::string& kind, co
     text += table_head(columns, style);
     for (size_t row = 0; row < shown.size(); ++row) {
         if (row > 0) text += '\n';
-        text += table_row(columns, row, style) + stack_text(*shown[row], layout, style);
+        text += table_row(columns, row, style) + holders_text(*shown[row], report, options, style);
+        text += stack_text(*shown[row], layout, style);
     }
     return text;
 }
