@@ -209,7 +209,8 @@ TEST_CASE("names of any bytes make one valid line of JSON", "[formats]") {
     CHECK(report["sites"][0]["frames"][0]["function"] == shown);
     CHECK(report["sites"][0]["frames"][0]["file"] == shown);
     CHECK(report["sites"][0]["frames"][0]["module"] == shown);
-    CHECK(parsed(ProcessRecord{"attach", 1, 1, hostile, hostile, {hostile}, {}, {}, hostile, hostile, hostile})["comm"] == shown);
+    CHECK(parsed(ProcessRecord{
+              "attach", 1, 1, hostile, hostile, {hostile}, {}, {}, hostile, hostile, hostile})["comm"] == shown);
     CHECK(parsed(StartRecord{0, hostile, hostile, {hostile}, "perf", "fp"})["args"][0] == shown);
     CHECK(parsed(WarningRecord{"c", hostile})["message"] == shown);
 }

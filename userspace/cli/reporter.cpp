@@ -98,7 +98,7 @@ void Reporter::update_processes() {
         identities.push_back({.pid = pid,
                               .parent = target.process.ppid,
                               .exe = exe_key(target.process),
-                              .cgroup = "",
+                              .cgroup = target.process.cgroup.value_or(""),
                               .owners = target.owners});
     history_.update(identities);
     const uint64_t elapsed_ns = static_cast<uint64_t>(now_ns(CLOCK_MONOTONIC)) - start_ns_;
@@ -112,6 +112,8 @@ void Reporter::update_processes() {
         known.comm = target.process.comm;
         known.exe = target.process.exe;
         known.rss_bytes = tracer_.rss_bytes(pid);
+        if (target.is_found_later) known.since_birth = target.since_birth;
+        known.window_ns = target.window_ns;
         if (history_.scopes().scopes().at(process.scope).root == pid) roots_[process.scope] = known.comm;
         if (target.exit_code && !known.ended_ns) known.ended_ns = elapsed_ns;
         rss_bytes[process.scope] += known.rss_bytes.value_or(0);

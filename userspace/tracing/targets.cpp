@@ -32,6 +32,8 @@ ProcessRecord Targets::record_of(const Target& target, std::string event) {
     record.runtimes.assign(target.families.begin(), target.families.end());
     if (target.is_found_later) record.since_birth = target.since_birth;
     record.window_ns = target.window_ns;
+    record.cgroup = target.process.cgroup;
+    if (target.process.container) record.container = target.process.container->id;
     if (target.exit_code) record.reason = describe_end(*target.exit_code);
     return record;
 }
