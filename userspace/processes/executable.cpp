@@ -25,7 +25,7 @@ bool is_multi_call(std::string_view exe) {
 std::string find_in(std::string_view search_path, const std::string& name) {
     while (!search_path.empty()) {
         const size_t size = std::min(search_path.find(':'), search_path.size());
-        const std::string path = std::string(search_path.substr(0, size)) + "/" + name;
+        std::string path = std::string(search_path.substr(0, size)) + "/" + name;
         struct stat status {};
         if (size > 0 && ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
             ::access(path.c_str(), X_OK) == 0)
