@@ -49,11 +49,15 @@ __noinline u32 give_owner(u64 mm, u32 tgid, u32 flags) {
     return serial;
 }
 
-/* The address space of `task`, as a number: a global function takes no pointer of the kernel ("R1 is not a scalar"). */
+/* A pointer of the kernel as a number: a global function takes none ("R1 is not a scalar"). */
+static __always_inline u64 number_at(const void* pointer_to_pointer) {
+    u64 number = 0;
+    bpf_probe_read_kernel(&number, sizeof number, pointer_to_pointer);
+    return number;
+}
+
 static __always_inline u64 address_space_of(struct task_struct* task) {
-    u64 mm = 0;
-    bpf_probe_read_kernel(&mm, sizeof mm, &task->mm);
-    return mm;
+    return number_at(&task->mm);
 }
 
 /* A process that is wanted becomes a target; 0 if there is no room. */

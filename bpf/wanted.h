@@ -26,8 +26,8 @@ __noinline int is_wanted_path(u64 path) {
  * to it is called. */
 static __always_inline bool runs_wanted_program(struct linux_binprm* program) {
     if (!watched_names) return false;
-    return is_wanted_path((u64)program->filename) || is_wanted_path((u64)program->interp) ||
-           is_wanted_path((u64)program->file->f_path.dentry->d_name.name);
+    return is_wanted_path(number_at(&program->filename)) || is_wanted_path(number_at(&program->interp)) ||
+           is_wanted_path(number_at(&program->file->f_path.dentry->d_name.name));
 }
 
 static __always_inline bool is_in_wanted_cgroup(void) {
