@@ -105,6 +105,8 @@ Json json_of(const HeapFigures& heap) {
             {"frees", heap.totals.frees},
             {"ended_bytes", heap.ended_bytes},
             {"ended_blocks", heap.ended_blocks},
+            {"inherited_bytes", heap.inherited_bytes},
+            {"inherited_blocks", heap.inherited_blocks},
             {"peak_live_bytes", heap.peak_live_bytes}};
 }
 
@@ -221,6 +223,7 @@ Json json_of(const SiteEntry& site) {
                    {"age_ns", json_of(site.ages)},
                    {"stack_error", text_or_null(site.stack_error)},
                    {"frames", list_of(site.frames)}};
+    if (site.is_inherited) object["inherited"] = true;
     if (site.blocks) object["blocks"] = list_of(*site.blocks);
     return object;
 }

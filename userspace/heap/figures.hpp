@@ -37,6 +37,7 @@ struct SiteFigures {
     uint32_t row = 0;
     uint32_t flags = 0;  // enum mt_site_flags
     bool is_mapping = false;
+    bool is_inherited = false;  // `live_*` is in HeapFigures::inherited_*, and in no other sum; the rest is 0
     SiteTotals totals;
     uint64_t live_bytes = 0;  // with FigureOptions::older_ns: of blocks that old
     uint64_t live_blocks = 0;
@@ -59,6 +60,8 @@ struct HeapFigures {
     uint64_t live_blocks = 0;
     uint64_t ended_bytes = 0;
     uint64_t ended_blocks = 0;
+    uint64_t inherited_bytes = 0;  // what the scope holds beside its live blocks, each once: heap/inheritance.hpp
+    uint64_t inherited_blocks = 0;
     uint64_t peak_live_bytes = 0;
     int64_t growth_bytes = 0;
     int64_t growth_since_baseline_bytes = 0;

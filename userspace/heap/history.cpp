@@ -4,6 +4,8 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "heap/inheritance.hpp"
+
 namespace memtrace {
 namespace {
 
@@ -133,7 +135,41 @@ std::map<uint32_t, ScopeFigures> History::figures(const Snapshot& snapshot, cons
     std::map<uint32_t, ScopeFigures> figures;
     for (const auto& [number, draft] : drafts_of(readings, options.scopes))
         figures.emplace(number, scope_figures(number, draft, blocks, snapshot, options));
+    add_inherited(figures, readings, snapshot, options);
     return figures;
+}
+
+/// What forked processes hold of blocks that are not their own, nor live in their scope.
+void History::add_inherited(std::map<uint32_t, ScopeFigures>& figures, const Readings& readings,
+                            const Snapshot& snapshot, const FigureOptions& options) const {
+    const Inheritance inheritance(snapshot);
+    if (inheritance.is_empty()) return;
+    const Inheritance old_enough = options.older_ns > 0 ? Inheritance(snapshot, options.older_ns) : inheritance;
+    std::unordered_map<uint32_t, std::unordered_set<uint32_t>> owners;  // that live, by scope
+    for (const SpaceReading& reading : readings.spaces)
+        if (const auto place = reading.is_living ? scopes_.place_of(*reading.space) : std::nullopt)
+            owners[place->scope].insert(reading.space->owner);
+    std::unordered_map<uint32_t, const Site*> sites;
+    for (const Site& site : snapshot.sites)
+        sites[site.index] = &site;
+    for (auto& [number, scope] : figures) {
+        for (const InheritedSite& inherited : inheritance.held_beside_live(owners[number])) {
+            scope.heap.inherited_bytes += inherited.bytes;
+            scope.heap.inherited_blocks += inherited.blocks;
+        }
+        for (const InheritedSite& inherited : old_enough.held_beside_live(owners[number])) {
+            SiteFigures one;
+            one.site = inherited.site;
+            if (const auto site = sites.find(inherited.site); site != sites.end()) {
+                one.row = site->second->row;
+                one.flags = site->second->flags;
+            }
+            one.is_inherited = true;
+            one.live_bytes = inherited.bytes;
+            one.live_blocks = inherited.blocks;
+            scope.sites.push_back(std::move(one));
+        }
+    }
 }
 
 const History::Known& History::known_in(const KnownScopes& scopes, uint32_t scope) {

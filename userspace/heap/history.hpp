@@ -1,6 +1,6 @@
 // Figures per scope and per call site: a snapshot and the mapping ledger, seen against the previous report and the
 // baseline. Pure: no clock, no I/O. Invariants, at every report: allocated - freed - ended = live, in bytes and in
-// blocks, and the heap's sums equal those of all its call sites. Not thread-safe.
+// blocks, and the heap's sums equal those of all its call sites but the inherited ones. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -77,6 +77,8 @@ class History {
     using KnownScopes = std::unordered_map<uint32_t, Known>;
     using Drafts = std::map<uint32_t, ScopeDraft>;
 
+    void add_inherited(std::map<uint32_t, ScopeFigures>& figures, const Readings& readings, const Snapshot& snapshot,
+                       const FigureOptions& options) const;
     Drafts drafts_of(const Readings& readings, const std::optional<std::vector<uint32_t>>& only) const;
     Drafts ended_drafts(const Snapshot& snapshot, const MappingLedger& ledger,
                         const std::function<bool(const AddressSpace& space)>& has_ended) const;

@@ -50,6 +50,20 @@ struct Block {
     uint64_t birth_ns = 0;  // CLOCK_MONOTONIC
     uint32_t site = 0;
     uint32_t owner = 0;
+    uint32_t forks = 0;  // that its owner had made when it was born: children of later ones inherit it
+};
+
+/// A block that its owner gave back while it had children that inherited it.
+struct Ghost {
+    Block block;
+    uint32_t forks = 0;  // that the owner had made when it gave the block back
+};
+
+/// `owner`, a child, gave back what it may have inherited at `address`.
+struct InheritedFree {
+    uint32_t owner = 0;
+    uint64_t address = 0;
+    uint32_t forks = 0;  // that it had made then: those children still have the block
 };
 
 /// One address space; several in a row belong to one process when it calls exec.
@@ -59,6 +73,9 @@ struct AddressSpace {
     uint64_t first_seen_ns = 0;
     uint64_t ended_ns = 0;  // 0 while it lives
     uint32_t exit_code = 0;
+    uint32_t parent_owner = 0;                     // whose memory fork copied; 0: none that is traced
+    uint32_t fork_number = 0;                      // of the parent's forks, from 1
+    uint64_t forked_ns = 0;                        // CLOCK_MONOTONIC
     std::array<uint64_t, MT_COUNTERS> counters{};  // by enum mt_counter
 };
 
@@ -68,7 +85,9 @@ struct Snapshot {
     uint64_t time_ns = 0;  // CLOCK_MONOTONIC
     std::vector<AddressSpace> address_spaces;
     std::vector<Site> sites;
-    std::vector<Block> blocks;  // every live heap block
+    std::vector<Block> blocks;  // every live heap block; those of an ended owner too, until it is released
+    std::vector<Ghost> ghosts;
+    std::vector<InheritedFree> inherited_frees;
 };
 
 }  // namespace memtrace

@@ -90,6 +90,7 @@ struct SiteEntry {
     std::string kind;               // heap or mapping
     std::string allocator;
     std::string function;
+    bool is_inherited = false;  // of a parent's blocks, in none of the sums but HeapFigures::inherited_*
     uint64_t live_bytes = 0;
     uint64_t live_blocks = 0;
     uint64_t allocated_bytes = 0;

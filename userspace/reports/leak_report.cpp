@@ -39,6 +39,7 @@ SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowName
     entry.allocator = row.allocator;
     entry.function = row.function;
     entry.id = names.site_id(figures.site, entry.kind, entry.function);
+    entry.is_inherited = figures.is_inherited;
     entry.live_bytes = figures.live_bytes;
     entry.live_blocks = figures.live_blocks;
     entry.allocated_bytes = figures.totals.allocated_bytes;
@@ -61,7 +62,7 @@ std::vector<AllocatorEntry> allocator_entries(const std::vector<SiteFigures>& si
     for (const std::string& name : mapped)
         entries.push_back({.name = name});
     for (const SiteFigures& site : sites) {
-        if (site.is_mapping) continue;
+        if (site.is_mapping || site.is_inherited) continue;
         const std::string name = row_names(site.row).allocator;
         auto entry = std::ranges::find(entries, name, &AllocatorEntry::name);
         if (entry == entries.end()) entry = entries.insert(entries.end(), {.name = name});
