@@ -3,6 +3,7 @@
 #pragma once
 
 #include "arguments.h"
+#include "inheritance.h"
 #include "ledger.h"
 #include "nesting.h"
 #include "stacks.h"
@@ -76,16 +77,23 @@ static __always_inline void enter_free(struct thread* thread, struct mt_owner* o
     thread->last_freed_address = address;
     thread->last_freed_sp = sp;
     struct held_block held = {};
-    if (take_block(MT_BLOCK_KEY(thread->owner, address), &held))
+    u64 key = MT_BLOCK_KEY(thread->owner, address);
+    if (owner->holders) leave_ghost(owner, key);
+    if (take_block(key, &held))
         record_free(owner, thread->owner, address, &held, row);
+    else if (is_handed_on)
+        count(owner, MT_COUNT_CALLS_SUPPRESSED);
     else
-        count(owner, is_handed_on ? MT_COUNT_CALLS_SUPPRESSED : MT_COUNT_UNKNOWN_FREES);
+        record_unknown_free(owner, thread->owner, address);
 }
 
-static __always_inline void take_old_block(struct thread* thread, struct call* call) {
+static __always_inline void take_old_block(struct thread* thread, struct mt_owner* owner, struct call* call) {
     if (call->address == 0) return;
     struct held_block held = {};
-    if (take_block(MT_BLOCK_KEY(thread->owner, call->address), &held)) {
+    u64 key = MT_BLOCK_KEY(thread->owner, call->address);
+    /* If it is put back, its ghost says the same as the block. */
+    if (owner->holders) leave_ghost(owner, key);
+    if (take_block(key, &held)) {
         call->held = held;
         call->flags |= CALL_HOLDS_BLOCK;
     } else {
@@ -106,7 +114,7 @@ static __always_inline void note_arguments(struct thread* thread, struct mt_owne
     call->size_bytes = requested_bytes(ctx, row);
     if (row->operation == MT_OP_ALLOCATE_OUT) call->address = read_argument(ctx, row->out_argument);
     if (row->old_argument) call->address = read_argument(ctx, row->old_argument);
-    if (row->operation == MT_OP_REALLOCATE || row->operation == MT_OP_RESIZE) take_old_block(thread, call);
+    if (row->operation == MT_OP_REALLOCATE || row->operation == MT_OP_RESIZE) take_old_block(thread, owner, call);
     if (row->operation == MT_OP_MAP) {
         call->protection = ctx->dx;
         call->map_flags = ctx->cx;
@@ -223,11 +231,11 @@ static __always_inline void leave_reallocate(struct thread* thread, struct mt_ow
         if (gave_back)
             record_free(owner, thread->owner, call->address, &held, call->row);
         else if (!put_block(MT_BLOCK_KEY(thread->owner, call->address), &held)) {
-            add_free(&held);
+            add_free(owner, &held);
             count(owner, MT_COUNT_BLOCKS_LIVE_TABLE_FULL);
         }
     } else if ((call->flags & CALL_OLD_UNKNOWN) && gave_back) {
-        count(owner, MT_COUNT_UNKNOWN_FREES);
+        record_unknown_free(owner, thread->owner, call->address);
     }
     if (result) record_return(thread, owner, ctx, call, result);
 }
@@ -280,7 +288,7 @@ static __always_inline int leave_call(struct thread* thread, struct mt_owner* ow
     u64 result = read_result(ctx);
     if (row.operation == MT_OP_FREE) return remove_call(thread, index);
     if ((row.flags & MT_ROW_SIZE_OF_STRING) && result) call->size_bytes = string_bytes(thread, result);
-    if ((call->flags & CALL_THROWS) && result) disown_block(MT_BLOCK_KEY(thread->owner, result));
+    if ((call->flags & CALL_THROWS) && result) disown_block(owner, MT_BLOCK_KEY(thread->owner, result));
     if (row.operation == MT_OP_RESIZE) result = result >= call->size_bytes ? call->address : 0;
     if (row.operation == MT_OP_ALLOCATE_OUT && (u32)result != 0)
         result = 0;

@@ -28,7 +28,7 @@ struct held_block {
     mt_u64 size_bytes;
     mt_u64 birth_ns;
     mt_u32 site;
-    mt_u32 reserved;
+    mt_u32 forks; /* mt_block.forks */
 };
 
 struct call {

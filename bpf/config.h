@@ -17,6 +17,12 @@ const volatile mt_u32 live_slot_mask = 1023;
 /* Call sites that fit; the entries of `sites` behind them are each owner's "stack unknown" site. */
 const volatile mt_u32 max_sites = 1024;
 
+/* Serials are below it. */
+const volatile mt_u32 max_owners = MT_MAX_OWNERS;
+/* Blocks and call sites that one owner can have, so that it leaves room for others. */
+const volatile mt_u64 max_owner_blocks = ~0ull;
+const volatile mt_u32 max_owner_sites = ~0u;
+
 /* 1: links are filtered by process, so a vfork child, which shares its parent's memory, is not seen. */
 const volatile mt_u32 misses_shared_children = 0;
 
@@ -36,11 +42,13 @@ mt_u32 is_armed = 0;
 mt_u32 arms_children = 0;
 /* By number of a file: 1: the link for everybody counts, and targets' own links, which stand as long, do not. */
 mt_u8 shared_files[MT_MAX_PROBED_FILES] = {};
-/* Numbers given so far: owners and call sites count from 1. */
+/* Numbers given so far for the first time: owners and call sites count from 1. */
 mt_u32 owners_given = 0;
 mt_u32 sites_given = 0;
 /* ... of them, to stacks that were sent raw. */
 mt_u32 raw_sites_given = 0;
+/* Forks whose child has an owner: none, and there is nothing to look for in the tables of what was inherited. */
+mt_u32 forks_followed = 0;
 /* Losses that have no owner: more than MT_MAX_OWNERS address spaces, no memory for an owner or a thread. */
 mt_u64 owners_not_recorded = 0;
 /* Blocks in live_overflow, so that a look-up knows when it need not ask there. */

@@ -28,6 +28,7 @@ __noinline int take_block(u64 key, struct held_block* held) {
         held->size_bytes = block->size_bytes;
         held->birth_ns = block->birth_ns;
         held->site = block->site;
+        held->forks = block->forks;
         if (__sync_val_compare_and_swap(&block->key, key, 0) == key) return true;
     }
     if (overflow_blocks <= 0) return false;
@@ -36,6 +37,7 @@ __noinline int take_block(u64 key, struct held_block* held) {
     held->size_bytes = block->size_bytes;
     held->birth_ns = block->birth_ns;
     held->site = block->site;
+    held->forks = block->forks;
     if (bpf_map_delete_elem(&live_overflow, &key)) return false;
     __sync_fetch_and_add(&overflow_blocks, -1);
     return true;
@@ -52,12 +54,12 @@ __noinline int put_block(u64 key, const struct held_block* held) {
         block->size_bytes = held->size_bytes;
         block->birth_ns = held->birth_ns;
         block->site = held->site;
+        block->forks = held->forks;
         /* The exchange is the release: whoever reads the key sees the fields. */
         __sync_lock_test_and_set(&block->key, key);
         return true;
     }
-    struct mt_block block = {
-        .key = key, .size_bytes = held->size_bytes, .birth_ns = held->birth_ns, .site = held->site};
+    struct mt_block block = {key, held->size_bytes, held->birth_ns, held->site, held->forks};
     /* Counted before it is there, so that nobody who may look for it is told that there is nothing. */
     __sync_fetch_and_add(&overflow_blocks, 1);
     if (bpf_map_update_elem(&live_overflow, &key, &block, BPF_NOEXIST) == 0) return true;
@@ -72,8 +74,9 @@ static __always_inline void add_allocation(u32 site_index, u64 size_bytes, s64 s
     __sync_fetch_and_add(&site->allocations, sign);
 }
 
-static __always_inline void add_free(const struct held_block* held) {
+static __always_inline void add_free(struct mt_owner* owner, const struct held_block* held) {
     u32 site_index = held->site;
+    __sync_fetch_and_add(&owner->live_blocks, -1);
     struct mt_site* site = bpf_map_lookup_elem(&sites, &site_index);
     if (!site) return;
     __sync_fetch_and_add(&site->freed_bytes, held->size_bytes);
@@ -86,15 +89,20 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
     u64 key = MT_BLOCK_KEY(serial, address);
     struct held_block stale = {};
     if (take_block(key, &stale)) {
-        add_free(&stale);
+        add_free(owner, &stale);
         count(owner, MT_COUNT_FREES_MISSED);
     }
-    struct held_block block = {
-        .size_bytes = size_bytes, .birth_ns = bpf_ktime_get_ns(), .site = site ? site : owner->fallback_site};
+    if (owner->live_blocks >= max_owner_blocks) {
+        count(owner, MT_COUNT_BLOCKS_QUOTA);
+        return;
+    }
+    struct held_block block = {size_bytes, bpf_ktime_get_ns(), site ? site : owner->fallback_site, owner->forks};
     /* Summed before it can be found: a racing free must never be summed first. */
     add_allocation(block.site, size_bytes, 1);
+    __sync_fetch_and_add(&owner->live_blocks, 1);
     if (!put_block(key, &block)) {
         add_allocation(block.site, size_bytes, -1);
+        __sync_fetch_and_add(&owner->live_blocks, -1);
         count(owner, MT_COUNT_BLOCKS_LIVE_TABLE_FULL);
         return;
     }
@@ -103,16 +111,18 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
 }
 
 /* The block was recorded for a call inside of one that owns it: as if it had not been. */
-__noinline int disown_block(u64 key) {
+__noinline int disown_block(struct mt_owner* owner, u64 key) {
     struct held_block block = {};
-    if (take_block(key, &block)) add_allocation(block.site, block.size_bytes, -1);
+    if (!owner || !take_block(key, &block)) return 0;
+    add_allocation(block.site, block.size_bytes, -1);
+    __sync_fetch_and_add(&owner->live_blocks, -1);
     return 0;
 }
 
 /* Records that a block taken out of the table was given back. */
 static __always_inline void record_free(struct mt_owner* owner, u32 serial, u64 address, const struct held_block* held,
                                         u32 row) {
-    add_free(held);
+    add_free(owner, held);
     if (traces_blocks && !emit_block_event(MT_EVENT_FREE, serial, address, held->size_bytes, held->site, row))
         count(owner, MT_COUNT_EVENTS_RING_FULL);
 }

@@ -25,6 +25,8 @@ struct code_mapping {
 };
 
 #define CODE_MAPPINGS 4
+/* Of a thread whose mappings are those of another owner. */
+#define CODE_GENERATION_OF_NONE 0xffffffffu
 
 /* What is known of an address, in two words that all cpus share: address << 16 | rule, which cannot tear, and the place
  * in its file, which says by its low 16 bits whether it is that of the same address. */
@@ -52,7 +54,7 @@ struct thread {
     u64 trampoline;     /* of return probes; 0: none */
     u32 is_interrupted; /* 1: a signal arrived at pc, which may be any instruction; 0: pc is in a call */
     u32 reserved;
-    u32 code_generation; /* of the owner, when code_mappings was filled */
+    u32 code_generation; /* of the owner, when code_mappings was filled; or CODE_GENERATION_OF_NONE */
     u32 next_code_mapping;
     struct code_mapping code_mappings[CODE_MAPPINGS];
     u64 place;   /* of pc: hash of file and offset, 48 bits */
@@ -86,7 +88,8 @@ struct {
     __type(value, u32);
 } cgroups SEC(".maps");
 
-/* Serial -> address space. Never deleted: an ended one keeps its numbers. Full: owners_not_recorded. */
+/* Serial -> address space. An ended one keeps its numbers until the user side has taken them. Full:
+ * owners_not_recorded. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
@@ -111,6 +114,39 @@ struct {
     __type(value, struct thread);
 } threads SEC(".maps");
 
+/* Serials and indices of call sites that were given back by the user side, the first to be given again first. */
+struct {
+    __uint(type, BPF_MAP_TYPE_QUEUE);
+    __uint(max_entries, MT_MAX_OWNERS);
+    __type(value, u32);
+} free_owners SEC(".maps");
+
+/* ... (user) */
+struct {
+    __uint(type, BPF_MAP_TYPE_QUEUE);
+    __uint(max_entries, 1024);
+    __type(value, u32);
+} free_sites SEC(".maps");
+
+/* What a parent gave back and children still hold (user). The user side deletes. Full: MT_COUNT_INHERITED_LOST. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __uint(max_entries, 128);
+    __type(key, struct mt_ghost_key);
+    __type(value, struct mt_ghost);
+} ghosts SEC(".maps");
+
+/* MT_BLOCK_KEY of a child -> it gave back what its parent had there (user). The user side deletes. Full:
+ * MT_COUNT_INHERITED_LOST. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __uint(max_entries, 128);
+    __type(key, u64);
+    __type(value, struct mt_inherited_free);
+} inherited_frees SEC(".maps");
+
 /* Slot -> live block (user). A free deletes; the user side deletes those of ended owners. Full: live_overflow. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -129,7 +165,8 @@ struct {
     __type(value, struct mt_block);
 } live_overflow SEC(".maps");
 
-/* Call site -> index in `sites` (user). Never deleted. Full: MT_COUNT_STACKS_SITES_FULL. */
+/* Call site -> index in `sites` (user). The user side deletes those of ended owners. Full: MT_COUNT_STACKS_SITES_FULL.
+ */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, 1024);

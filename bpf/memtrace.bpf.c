@@ -38,6 +38,8 @@ int on_call_or_return(struct pt_regs* ctx) {
 /* sched_process_exec(task, old_pid, binprm): the old address space is gone. */
 SEC("tp_btf/sched_process_exec")
 int on_exec(u64* ctx) {
+    struct thread* thread = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+    if (thread) thread->owner = thread->calls.depth = 0;
     u32 tgid = bpf_get_current_pid_tgid() >> 32;
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
     if (!target && !runs_wanted_program((struct linux_binprm*)ctx[2]) && !is_in_wanted_cgroup()) return 0;
@@ -96,7 +98,7 @@ int on_exit(u64* ctx) {
     struct task_struct* task = bpf_get_current_task_btf();
     struct thread* thread = bpf_task_storage_get(&threads, task, 0, 0);
     struct mt_owner* owner = thread ? find_owner(thread->owner) : 0;
-    if (thread && owner && is_armed) {
+    if (thread && owner && owner->mm == thread->mm && is_armed) {
         struct settling context = {.thread = thread, .owner = owner};
         bpf_loop(MT_MAX_CALLS, abandon_top, &context, 0);
     }

@@ -33,11 +33,22 @@ static __always_inline u32 copy_pages(mt_u8* to, u64 address) {
     return copied;
 }
 
-/* A site that is not given yet, and its number; 0 when the table is full. */
-static __always_inline struct mt_site* next_site(u32* index) {
+/* A site that is not given yet or was given back, for `owner`, and its number; 0 when there is none, which is counted.
+ */
+static __always_inline struct mt_site* next_site(struct mt_owner* owner, u32* index) {
+    if (owner->sites >= max_owner_sites) {
+        count(owner, MT_COUNT_STACKS_QUOTA);
+        return 0;
+    }
     /* Looked at first: a full table must not let the number wrap. */
     *index = sites_given < max_sites ? __sync_fetch_and_add(&sites_given, 1) + 1 : max_sites;
-    return *index < max_sites ? bpf_map_lookup_elem(&sites, index) : 0;
+    if (*index >= max_sites && bpf_map_pop_elem(&free_sites, index)) *index = max_sites;
+    struct mt_site* site = *index < max_sites ? bpf_map_lookup_elem(&sites, index) : 0;
+    if (site)
+        __sync_fetch_and_add(&owner->sites, 1);
+    else
+        count(owner, MT_COUNT_STACKS_SITES_FULL);
+    return site;
 }
 
 /* Raw stacks are large, and each takes a call site: they leave half of the ring, and most sites, to what cannot do
@@ -60,10 +71,9 @@ __noinline u32 make_raw_site(struct thread* thread, struct mt_owner* owner, u32 
     bpf_probe_read_kernel(event->frames, frame_count * 8, thread->frames);
     event->frame_count = frame_count;
     u32 index;
-    struct mt_site* site = next_site(&index);
+    struct mt_site* site = next_site(owner, &index);
     if (!site) {
         bpf_ringbuf_discard(event, 0);
-        count(owner, MT_COUNT_STACKS_SITES_FULL);
         return 0;
     }
     __sync_fetch_and_add(&raw_sites_given, 1);
@@ -92,12 +102,11 @@ __noinline int send_stack_again(struct thread* thread, struct mt_owner* owner, s
 __noinline u32 make_site(struct thread* thread, struct mt_owner* owner, struct mt_site_key* key) {
     if (!thread || !owner || !key) return 0;
     u32 index;
-    struct mt_site* site = next_site(&index);
-    if (!site) {
-        count(owner, MT_COUNT_STACKS_SITES_FULL);
-        return 0;
-    }
+    struct mt_site* site = next_site(owner, &index);
+    if (!site) return 0;
     if (bpf_map_update_elem(&sites_by_key, key, &index, BPF_NOEXIST)) {
+        bpf_map_push_elem(&free_sites, &index, BPF_ANY);
+        __sync_fetch_and_add(&owner->sites, -1);
         u32* other = bpf_map_lookup_elem(&sites_by_key, key);
         if (!other) count(owner, MT_COUNT_STACKS_SITES_FULL);
         return other ? *other : 0;

@@ -5,15 +5,7 @@
 #include "config.h"
 #include "events.h"
 #include "maps.h"
-
-static __always_inline void count(struct mt_owner* owner, enum mt_counter counter) {
-    __sync_fetch_and_add(&owner->counters[counter & (MT_COUNTERS - 1)], 1);
-}
-
-static __always_inline struct mt_owner* find_owner(u32 serial) {
-    if (serial == 0) return 0;
-    return bpf_map_lookup_elem(&owners, &serial);
-}
+#include "owners.h"
 
 /* The process whose address space `task` is in: a vfork child's is its parent's. */
 static __always_inline u32 owning_tgid(struct task_struct* task) {
@@ -21,10 +13,19 @@ static __always_inline u32 owning_tgid(struct task_struct* task) {
     return parent->mm == task->mm ? parent->tgid : task->tgid;
 }
 
+/* A serial that was not given yet, or that was given back; 0 when there is none. */
+static __always_inline u32 next_serial(void) {
+    u32 serial = 0;
+    /* Looked at first: the number must not wrap. */
+    if (owners_given < max_owners - 1) serial = __sync_fetch_and_add(&owners_given, 1) + 1;
+    if (serial && serial < max_owners) return serial;
+    return bpf_map_pop_elem(&free_owners, &serial) ? 0 : serial;
+}
+
 /* A new owner for the address space `mm`, or the serial that another thread gave it meanwhile; 0: there is no room. */
 __noinline u32 give_owner(u64 mm, u32 tgid, u32 flags) {
-    u32 serial = __sync_fetch_and_add(&owners_given, 1) + 1;
-    struct mt_owner* owner = serial < MT_MAX_OWNERS ? find_owner(serial) : 0;
+    u32 serial = next_serial();
+    struct mt_owner* owner = find_owner(serial);
     if (!owner) {
         __sync_fetch_and_add(&owners_not_recorded, 1);
         return 0;
@@ -33,7 +34,9 @@ __noinline u32 give_owner(u64 mm, u32 tgid, u32 flags) {
     owner->first_seen_ns = bpf_ktime_get_ns();
     owner->flags = flags;
     if (bpf_map_update_elem(&owners_by_mm, &mm, &serial, BPF_NOEXIST)) {
-        owner->flags = 0; /* tgid stays 0: this serial is never used */
+        owner->flags = 0;
+        owner->mm = 0;
+        bpf_map_push_elem(&free_owners, &serial, BPF_ANY);
         u32* other = bpf_map_lookup_elem(&owners_by_mm, &mm);
         if (!other) __sync_fetch_and_add(&owners_not_recorded, 1);
         return other ? *other : 0;
@@ -96,7 +99,9 @@ static __always_inline void follow_child(struct mt_target* target, u32 parent_tg
     struct mt_owner* owner = find_owner(child.owner);
     if (owner && parent) {
         owner->parent_owner = target->owner;
+        __sync_fetch_and_add(&parent->holders, 1);
         owner->fork_number = __sync_fetch_and_add(&parent->forks, 1) + 1;
+        __sync_fetch_and_add(&forks_followed, 1);
     }
     if (owner) owner->forked_ns = owner->first_seen_ns;
     if (bpf_map_update_elem(&targets, &tgid, &child, BPF_ANY)) __sync_fetch_and_add(&owners_not_recorded, 1);
@@ -114,7 +119,9 @@ static __always_inline struct thread* traced_thread(struct mt_owner** owner) {
     struct task_struct* task = bpf_get_current_task_btf();
     u64 mm = (u64)task->mm;
     struct thread* thread = bpf_task_storage_get(&threads, task, 0, 0);
-    if (!thread || thread->mm != mm || !thread->owner) {
+    *owner = thread ? find_owner(thread->owner) : 0;
+    /* A serial is given again once its address space has ended: it is still this one's when its mm is. */
+    if (!*owner || (*owner)->mm != mm) {
         u32* known = bpf_map_lookup_elem(&owners_by_mm, &mm);
         u32 serial = known ? *known : make_owner();
         if (!serial) return 0;
@@ -126,10 +133,11 @@ static __always_inline struct thread* traced_thread(struct mt_owner** owner) {
         thread->mm = mm;
         thread->owner = serial;
         thread->calls.depth = 0;
+        thread->code_generation = CODE_GENERATION_OF_NONE;
+        *owner = find_owner(serial);
+        if (!*owner) return 0;
     }
-    *owner = find_owner(thread->owner);
-    if (!*owner || !((*owner)->flags & MT_OWNER_ARMED)) return 0;
-    return thread;
+    return (*owner)->flags & MT_OWNER_ARMED ? thread : 0;
 }
 
 /* Is this hit counted by another link? While a file changes from targets' own links to one for everybody, each hit runs
@@ -146,14 +154,18 @@ static __always_inline bool is_counted_elsewhere(struct thread* thread, u64 cook
     return !counts;
 }
 
-/* Ends the address space that `target` is in; its numbers stay. */
+/* Ends the address space that `target` is in; its numbers stay until the user side has taken them. */
 static __always_inline void end_owner(struct mt_target* target, u32 exit_code) {
-    struct mt_owner* owner = find_owner(target->owner);
+    u32 serial = target->owner;
+    struct mt_owner* owner = find_owner(serial);
     target->owner = 0;
     if (!owner) return;
     owner->ended_ns = bpf_ktime_get_ns();
     owner->exit_code = exit_code;
-    owner->flags = MT_OWNER_ENDED;
     u64 mm = owner->mm;
+    owner->mm = 0;
     bpf_map_delete_elem(&owners_by_mm, &mm);
+    /* An exchange, so that it is there before the holders are looked at. */
+    __sync_lock_test_and_set(&owner->flags, MT_OWNER_ENDED);
+    settle_descent(serial);
 }

@@ -20,7 +20,7 @@ enum mt_limits {
     MT_MAX_ROWS = 512,          /* rows of the table of allocators; a power of two */
     MT_MAX_FRAMES = 127,        /* frames of one stack */
     MT_MAX_CALLS = 16,          /* allocator calls in flight on one thread */
-    MT_MAX_OWNERS = 4096,       /* address spaces that one session can tell apart; owner 0 is "none" */
+    MT_MAX_OWNERS = 8192,       /* address spaces that one session can tell apart at once; owner 0 is "none" */
     MT_RAW_STACK_BYTES = 16384, /* of a stack that the user side has to walk */
     MT_LIVE_WINDOW = 8,         /* slots in which a block of the live table can be */
     MT_UNWIND_SEGMENTS = 2,     /* executable segments of a file that can be told apart */
@@ -93,13 +93,17 @@ enum mt_counter {
     MT_COUNT_STACKS_TRUNCATED = 11,      /* informs: a stack with more than the configured frames */
     MT_COUNT_BLOCKS_FILTERED = 12,       /* informs: allocations outside --min-size and --max-size */
     MT_COUNT_CHILDREN_NOT_SEEN = 13,     /* informs: vfork children that share the memory and are not probed */
-    MT_COUNTERS = 16,
+    MT_COUNT_INHERITED_LOST = 14,        /* an inherited block not followed: no room, or too many forks between */
+    MT_COUNT_BLOCKS_QUOTA = 15,          /* a block not recorded: its process has as many as one may have */
+    MT_COUNT_STACKS_QUOTA = 16,          /* a block recorded without its stack: ... call sites ... */
+    MT_COUNTERS = 32,
 };
 
 /* Owner flags. */
 enum mt_owner_flags {
-    MT_OWNER_ARMED = 1, /* its allocations are recorded */
-    MT_OWNER_ENDED = 2, /* exec or exit ended the address space */
+    MT_OWNER_ARMED = 1,  /* its allocations are recorded */
+    MT_OWNER_ENDED = 2,  /* exec or exit ended the address space */
+    MT_OWNER_UNHELD = 4, /* ... and no child is left that can hold what was its: it can be released */
 };
 
 /* Value of the map `owners`: one address space, by its serial number (the key). Written by the kernel side, but for
@@ -119,7 +123,10 @@ struct mt_owner {
     mt_u64 forked_ns;   /* when fork made it; CLOCK_MONOTONIC */
     mt_u32 fork_number; /* which fork of its parent made it; the first is 1 */
     mt_u32 forks;       /* that it made so far, of children that are followed */
-    mt_u64 reserved[7];
+    mt_u32 holders;     /* children that can hold what was its: they live, or have such children */
+    mt_u32 sites;       /* call sites that it has */
+    mt_u64 live_blocks; /* that it has in the tables */
+    mt_u64 reserved[5];
 };
 
 /* Values of mt_target.armed. */
@@ -191,6 +198,32 @@ struct mt_block {
     mt_u64 size_bytes;
     mt_u64 birth_ns; /* CLOCK_MONOTONIC */
     mt_u32 site;
+    mt_u32 forks; /* that its owner had made when it was born: later ones have copied it */
+};
+
+/* Key of the map `ghosts`: a block that its owner gave back, and that children hold which forked before. */
+struct mt_ghost_key {
+    mt_u64 block; /* MT_BLOCK_KEY */
+    mt_u32 forks; /* that the owner had made when it gave the block back; or MT_GHOST_OF_MANY */
+    mt_u32 reserved;
+};
+
+/* mt_ghost_key.forks of an entry that says only that there is a ghost of more than MT_GHOST_TRIES forks. */
+#define MT_GHOST_OF_MANY 0xffffffffu
+/* Forks after the child's own in which the kernel side looks for a ghost. */
+#define MT_GHOST_TRIES 8
+
+struct mt_ghost {
+    mt_u64 size_bytes;
+    mt_u64 birth_ns; /* CLOCK_MONOTONIC */
+    mt_u32 site;
+    mt_u32 forks; /* mt_block.forks */
+};
+
+/* Value of the map `inherited_frees`, whose key is MT_BLOCK_KEY of the child: it gave back what it may have inherited.
+ */
+struct mt_inherited_free {
+    mt_u32 forks; /* that the child had made then: they still have the block */
     mt_u32 reserved;
 };
 
@@ -316,11 +349,14 @@ struct mt_file_event {
 #define MT_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 #endif
 MT_ASSERT_SIZE(struct mt_row, 16);
-MT_ASSERT_SIZE(struct mt_owner, 248);
+MT_ASSERT_SIZE(struct mt_owner, 376);
 MT_ASSERT_SIZE(struct mt_target, 16);
 MT_ASSERT_SIZE(struct mt_site_key, 24);
 MT_ASSERT_SIZE(struct mt_site, 64);
 MT_ASSERT_SIZE(struct mt_block, 32);
+MT_ASSERT_SIZE(struct mt_ghost_key, 16);
+MT_ASSERT_SIZE(struct mt_ghost, 24);
+MT_ASSERT_SIZE(struct mt_inherited_free, 8);
 MT_ASSERT_SIZE(struct mt_event, 24);
 MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
 MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_BYTES);

@@ -241,12 +241,14 @@ TEST_CASE("an exit tells the status as wait does, and what was live stays until 
     CHECK(ended.blocks().size() == ended.totals().allocations);
     CHECK(ended.blocks().size() > 128);
 
-    tracing.session().release_blocks(space.owner + 1);
-    CHECK(tracing.read().blocks() == ended.blocks());
-    tracing.session().release_blocks(space.owner);
+    const std::vector<uint32_t> owners = {space.owner};
+    CHECK(tracing.session().releasable(owners) == owners);
+    const Snapshot last = tracing.session().release(owners);
+    CHECK(Reading{last}.totals().allocations == ended.totals().allocations);
     const Snapshot released = tracing.session().read_snapshot();
     CHECK(released.blocks.empty());
-    CHECK(Reading{released}.totals().allocations == ended.totals().allocations);
+    CHECK(released.sites.empty());
+    CHECK(released.address_spaces.empty());
 }
 
 TEST_CASE("a target beyond those that one session can have is an error", "[bpf]") {

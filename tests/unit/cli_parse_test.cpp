@@ -61,6 +61,8 @@ TEST_CASE("without options the defaults of the contract hold", "[cli]") {
     CHECK(options.max_size_bytes == UINT64_MAX);
     CHECK(options.max_live_blocks == 1048576);
     CHECK(options.max_sites == 131072);
+    CHECK_FALSE(options.max_process_blocks);
+    CHECK_FALSE(options.max_process_sites);
     CHECK(options.ring_size_bytes == 8 * 1024 * 1024);
     CHECK(options.max_stack_frames == 127);
     CHECK(options.output_path.empty());
@@ -194,6 +196,8 @@ TEST_CASE("a value that makes no sense is refused with the option's name", "[cli
         {"--max-stack", {"0", "128"}},
         {"--max-live-blocks", {"0", "268435457", "4M"}},
         {"--max-sites", {"0", "16777217"}},
+        {"--max-process-blocks", {"0", "268435457", "half"}},
+        {"--max-process-sites", {"0", "16777217"}},
         {"--ring-size", {"0", "5000", "3M", "2G", "2K"}},
         {"--output", {""}},
     };
@@ -296,6 +300,8 @@ TEST_CASE("help shows examples first and every option of the contract, within 80
                              "--attach",
                              "--max-live-blocks",
                              "--max-sites",
+                             "--max-process-blocks",
+                             "--max-process-sites",
                              "--ring-size",
                              "--max-stack",
                              "--strict",

@@ -30,6 +30,10 @@ TEST_CASE("each loss has its figure, its reason and, where there is one, its opt
         {MT_COUNT_RETURNS_MISSED, [](const Accuracy& a) { return a.returns_missed; }, ""},
         {MT_COUNT_FREES_MISSED, [](const Accuracy& a) { return a.frees_missed; }, ""},
         {MT_COUNT_REALLOCS_UNRESOLVED, [](const Accuracy& a) { return a.reallocs_unresolved; }, ""},
+        {MT_COUNT_INHERITED_LOST, [](const Accuracy& a) { return a.inherited_lost; }, "raise --max-live-blocks"},
+        {MT_COUNT_BLOCKS_QUOTA, [](const Accuracy& a) { return a.blocks_not_recorded(); },
+         "raise --max-process-blocks"},
+        {MT_COUNT_STACKS_QUOTA, [](const Accuracy& a) { return a.stacks_not_recorded(); }, "raise --max-process-sites"},
     };
     for (const Case& one : cases) {
         const Accuracy accuracy = with_counter(one.counter, 3);
@@ -62,14 +66,15 @@ TEST_CASE("records of the side band that the user side missed are lost events", 
 
 TEST_CASE("accuracy figures add up, counter by counter", "[heap]") {
     Accuracy sum;
-    for (int counter = 0; counter <= MT_COUNT_CHILDREN_NOT_SEEN; ++counter)
+    for (int counter = 0; counter <= MT_COUNT_STACKS_QUOTA; ++counter)
         sum += with_counter(static_cast<mt_counter>(counter), uint64_t{1} << counter);
-    CHECK(sum.blocks_not_recorded() == 1 + 2);
-    CHECK(sum.stacks_not_recorded() == 4 + 8);
+    CHECK(sum.blocks_not_recorded() == 1 + 2 + 32768);
+    CHECK(sum.stacks_not_recorded() == 4 + 8 + 65536);
     CHECK(sum.events_lost() == 16);
     CHECK(sum.returns_missed == 32);
     CHECK(sum.frees_missed == 64);
     CHECK(sum.reallocs_unresolved == 128);
+    CHECK(sum.inherited_lost == 16384);
     CHECK(sum.unknown_frees == 256);
     CHECK(sum.calls_abandoned == 512);
     CHECK(sum.calls_suppressed == 1024);

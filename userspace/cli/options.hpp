@@ -44,6 +44,8 @@ struct Options {
         return traces_all || follows_children || !executables.empty() || !cgroups.empty() || !containers.empty();
     }
 
+    bool has_one_process() const { return !has_future_targets() && pids.size() + (command.empty() ? 0 : 1) == 1; }
+
     uint64_t interval_ns = 5'000'000'000;
     std::optional<uint64_t> count;  // reports until the end; none: until a signal or the targets' end
 
@@ -70,6 +72,8 @@ struct Options {
     AttachChoice attach = AttachChoice::best;
     uint32_t max_live_blocks = 1u << 20;
     uint32_t max_sites = 1u << 17;
+    std::optional<uint32_t> max_process_blocks;  // none: half of the table where there can be several processes
+    std::optional<uint32_t> max_process_sites;
     uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
     uint32_t max_stack_frames = 127;      // 1 to MT_MAX_FRAMES
 };

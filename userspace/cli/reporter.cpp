@@ -273,6 +273,17 @@ Result<void> Reporter::write_ends(Figures figures, const Moment& moment) {
     return {};
 }
 
+void Reporter::release_ended() {
+    if (!tracer_.wants_release()) return;
+    if (tracer_.has_news_of_exec()) {
+        update_processes();
+        const auto keep_stack = [&](uint32_t site) { return tracer_.keep_stack(site); };
+        tracer_.forget_owners(
+            history_.end_address_spaces(tracer_.read_snapshot(), tracer_.mapping_ledger(), keep_stack));
+    }
+    tracer_.release_ended();
+}
+
 void Reporter::set_baseline() {
     update_processes();
     history_.set_baseline(tracer_.read_snapshot(), tracer_.mapping_ledger());

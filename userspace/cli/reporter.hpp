@@ -31,6 +31,8 @@ class Reporter {
     Result<void> report_ends(const std::vector<pid_t>& pids);
     /// What is live now is known: growth counts from here.
     void set_baseline();
+    /// What has ended and has had its last report gives its room back, now and then.
+    void release_ended();
     /// True as soon as a report had to say that something was lost.
     bool has_losses() const { return has_losses_; }
 

@@ -34,6 +34,13 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
                            .min_size_bytes = options.min_size_bytes,
                            .max_size_bytes = options.max_size_bytes,
                            .traces_blocks = options.traces_events};
+    // Where there is one process it may fill the tables.
+    if (!options.has_one_process()) {
+        session.max_process_blocks = options.max_live_blocks / 2;
+        session.max_process_sites = options.max_sites / 2;
+    }
+    if (options.max_process_blocks) session.max_process_blocks = *options.max_process_blocks;
+    if (options.max_process_sites) session.max_process_sites = *options.max_process_sites;
     switch (options.attach) {
         case AttachChoice::best:
             break;
@@ -275,6 +282,7 @@ Result<void> LiveSession::loop() {
         tracer_->drain(*this);
         if (listener_error_) return *listener_error_;
         if (auto handled = handle_exits(); !handled) return handled;
+        reporter_->release_ended();
         if (!end_reason_.empty()) break;
         if (auto handled = handle_signals(wakeup); !handled) return handled;
         if (!end_reason_.empty()) break;

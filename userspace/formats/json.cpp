@@ -130,6 +130,7 @@ Json json_of(const Accuracy& accuracy) {
             {"returns_missed", accuracy.returns_missed},
             {"frees_missed", accuracy.frees_missed},
             {"reallocs_unresolved", accuracy.reallocs_unresolved},
+            {"inherited_lost", accuracy.inherited_lost},
             {"unknown_frees", accuracy.is_size_filtered ? Json(nullptr) : Json(accuracy.unknown_frees)},
             {"calls_abandoned", accuracy.calls_abandoned},
             {"calls_suppressed", accuracy.calls_suppressed},

@@ -10,12 +10,18 @@ std::vector<Loss> Accuracy::losses() const {
     constexpr std::string_view ring = "raise --ring-size";
     const Loss all[] = {
         {blocks_live_table_full, "block", "not recorded", "live table full", "raise --max-live-blocks"},
+        {blocks_quota, "block", "not recorded", "its process's share of the live table full",
+         "raise --max-process-blocks"},
         {blocks_calls_full, "block", "not recorded", "too many allocator calls in flight on a thread", ""},
         {returns_missed, "allocation", "not recorded", "return not reported by the kernel", ""},
         {frees_missed, "free", "not recorded", "a block was found alive where a new one begins", ""},
         {reallocs_unresolved, "realloc", "unresolved", "return never came", ""},
         {stacks_sites_full, "block", "recorded without a stack", "table of call sites full", "raise --max-sites"},
+        {stacks_quota, "block", "recorded without a stack", "its process's share of the call sites full",
+         "raise --max-process-sites"},
         {stacks_ring_full, "block", "recorded without a stack", "ring buffer full", ring},
+        {inherited_lost, "inherited block", "not followed", "table full, or too many forks between",
+         "raise --max-live-blocks"},
         {events_ring_full, "event", "lost", "ring buffer full", ring},
         {events_side_band_lost, "event", "lost", "kernel's side band full", ring},
     };
@@ -28,6 +34,9 @@ std::vector<Loss> Accuracy::losses() const {
 Accuracy& Accuracy::operator+=(const Accuracy& other) {
     blocks_live_table_full += other.blocks_live_table_full;
     blocks_calls_full += other.blocks_calls_full;
+    blocks_quota += other.blocks_quota;
+    stacks_quota += other.stacks_quota;
+    inherited_lost += other.inherited_lost;
     stacks_sites_full += other.stacks_sites_full;
     stacks_ring_full += other.stacks_ring_full;
     events_ring_full += other.events_ring_full;
@@ -50,6 +59,9 @@ Accuracy accuracy_of(const AddressSpace& address_space) {
     Accuracy accuracy;
     accuracy.blocks_live_table_full = counters[MT_COUNT_BLOCKS_LIVE_TABLE_FULL];
     accuracy.blocks_calls_full = counters[MT_COUNT_BLOCKS_CALLS_FULL];
+    accuracy.blocks_quota = counters[MT_COUNT_BLOCKS_QUOTA];
+    accuracy.stacks_quota = counters[MT_COUNT_STACKS_QUOTA];
+    accuracy.inherited_lost = counters[MT_COUNT_INHERITED_LOST];
     accuracy.stacks_sites_full = counters[MT_COUNT_STACKS_SITES_FULL];
     accuracy.stacks_ring_full = counters[MT_COUNT_STACKS_RING_FULL];
     accuracy.events_ring_full = counters[MT_COUNT_EVENTS_RING_FULL];

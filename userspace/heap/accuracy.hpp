@@ -24,13 +24,16 @@ struct Loss {
 struct Accuracy {
     uint64_t blocks_live_table_full = 0;
     uint64_t blocks_calls_full = 0;
+    uint64_t blocks_quota = 0;  // its process had as many as one may have
     uint64_t stacks_sites_full = 0;
     uint64_t stacks_ring_full = 0;
+    uint64_t stacks_quota = 0;
     uint64_t events_ring_full = 0;
     uint64_t events_side_band_lost = 0;  // records of the side band that the user side missed
     uint64_t returns_missed = 0;
     uint64_t frees_missed = 0;
     uint64_t reallocs_unresolved = 0;
+    uint64_t inherited_lost = 0;
 
     uint64_t unknown_frees = 0;  // frees and unmaps of what was there before the attach
     uint64_t calls_abandoned = 0;
@@ -40,8 +43,8 @@ struct Accuracy {
     uint64_t children_not_seen = 0;  // by vfork: they share the memory, and their calls meet no probe
     bool is_size_filtered = false;  // -z or -Z: what was not recorded is freed unknown, so `unknown_frees` says nothing
 
-    uint64_t blocks_not_recorded() const { return blocks_live_table_full + blocks_calls_full; }
-    uint64_t stacks_not_recorded() const { return stacks_sites_full + stacks_ring_full; }
+    uint64_t blocks_not_recorded() const { return blocks_live_table_full + blocks_calls_full + blocks_quota; }
+    uint64_t stacks_not_recorded() const { return stacks_sites_full + stacks_ring_full + stacks_quota; }
     uint64_t events_lost() const { return events_ring_full + events_side_band_lost; }
     bool is_complete() const;
     /// Every loss above 0, the worst (blocks) first; empty when complete.

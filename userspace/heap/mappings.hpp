@@ -37,6 +37,10 @@ class MappingLedger {
     /// Everything that the owner still holds is unmapped: the address space has ended and its last report is out.
     void end_owner(uint32_t owner);
 
+    /// Nothing is asked for any more of an ended address space nor of its call sites: their numbers are given again.
+    void forget_owner(uint32_t owner) { spaces_.erase(owner); }
+    void forget_site(uint32_t site) { sites_.erase(site); }
+
     /// Sums of one address space; zeros for one that never mapped. They outlive end_owner().
     MappingTotals totals(uint32_t owner) const;
     /// Sums of one call site: bytes, and mappings as blocks. They outlive end_owner().

@@ -3,10 +3,10 @@
 #include <bpf/libbpf.h>
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <optional>
 
+#include "kernel/read_entries.hpp"
 #include "kernel/session.hpp"
 #include "kernel/tables.hpp"
 #include "memtrace.skel.h"
@@ -28,7 +28,8 @@ Block block_of(uint64_t key, const mt_block& value) {
             .size_bytes = value.size_bytes,
             .birth_ns = value.birth_ns,
             .site = value.site,
-            .owner = static_cast<uint32_t>(key >> owner_shift)};
+            .owner = static_cast<uint32_t>(key >> owner_shift),
+            .forks = value.forks};
 }
 
 /// The block in a slot; none when it is free, being written, or changed while it was read.
@@ -39,7 +40,7 @@ std::optional<Block> read_slot(const mt_block& slot) {
                         .size_bytes = load(slot.size_bytes),
                         .birth_ns = load(slot.birth_ns),
                         .site = load(slot.site),
-                        .reserved = 0};
+                        .forks = load(slot.forks)};
     if (load(slot.key) != key) return std::nullopt;
     return block_of(key, copy);
 }
@@ -47,7 +48,7 @@ std::optional<Block> read_slot(const mt_block& slot) {
 std::optional<Site> read_site(uint32_t index, const mt_site& value) {
     const uint32_t flags = load(value.flags);
     if (!(flags & MT_SITE_READY)) return std::nullopt;
-    Site site{.index = index, .owner = value.key.owner, .row = value.key.row, .flags = flags, .totals = {}};
+    Site site{.index = index, .owner = load(value.key.owner), .row = value.key.row, .flags = flags, .totals = {}};
     // The freed figures first: whatever was freed then had been allocated, so live is never negative.
     site.totals.frees = load(value.frees);
     site.totals.freed_bytes = load(value.freed_bytes);
@@ -63,6 +64,7 @@ Snapshot Session::read_snapshot() const {
     append_sites(snapshot);
     append_blocks(snapshot);
     append_overflow_blocks(snapshot);
+    append_inheritance(snapshot);
     append_address_spaces(snapshot);
     // Taken last: no block of the snapshot is younger than the snapshot.
     snapshot.time_ns = monotonic_now_ns();
@@ -94,6 +96,9 @@ void Session::append_address_spaces(Snapshot& snapshot) const {
                            .first_seen_ns = value.first_seen_ns,
                            .ended_ns = load(value.ended_ns),
                            .exit_code = load(value.exit_code),
+                           .parent_owner = load(value.parent_owner),
+                           .fork_number = load(value.fork_number),
+                           .forked_ns = load(value.forked_ns),
                            .counters = {}};
         for (size_t counter = 0; counter < MT_COUNTERS; ++counter)
             space.counters[counter] = load(value.counters[counter]);
@@ -108,36 +113,29 @@ void Session::append_blocks(Snapshot& snapshot) const {
 
 void Session::append_overflow_blocks(Snapshot& snapshot) const {
     if (load(skeleton_->bss->overflow_blocks) <= 0) return;
-    constexpr uint32_t batch_size = 1024;
-    std::array<uint64_t, batch_size> keys;
-    std::array<mt_block, batch_size> values;
-    uint64_t position = 0;
-    void* from = nullptr;
-    const int map_fd = bpf_map__fd(skeleton_->maps.live_overflow);
-    while (true) {
-        uint32_t count = batch_size;
-        const int error = bpf_map_lookup_batch(map_fd, from, &position, keys.data(), values.data(), &count, nullptr);
-        for (uint32_t index = 0; index < count; ++index)
-            snapshot.blocks.push_back(block_of(keys[index], values[index]));
-        if (error != 0) return;
-        from = &position;
-    }
+    for_each_entry<uint64_t, mt_block>(
+        bpf_map__fd(skeleton_->maps.live_overflow),
+        [&](uint64_t key, const mt_block& value) { snapshot.blocks.push_back(block_of(key, value)); });
 }
 
-void Session::release_blocks(uint32_t owner) {
-    for (mt_block& slot : tables_->live_blocks.values()) {
-        uint64_t key = load(slot.key);
-        if (key >> owner_shift != owner || key == MT_BLOCK_BUSY) continue;
-        __atomic_compare_exchange_n(&slot.key, &key, uint64_t{0}, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    }
-    Snapshot overflow;
-    append_overflow_blocks(overflow);
-    for (const Block& block : overflow.blocks) {
-        if (block.owner != owner) continue;
-        const uint64_t key = MT_BLOCK_KEY(block.owner, block.address);
-        if (bpf_map__delete_elem(skeleton_->maps.live_overflow, &key, sizeof key, 0) == 0)
-            __atomic_fetch_sub(&skeleton_->bss->overflow_blocks, 1, __ATOMIC_ACQ_REL);
-    }
+/// After the blocks: a ghost is there before its block is gone.
+void Session::append_inheritance(Snapshot& snapshot) const {
+    if (load(skeleton_->bss->forks_followed) == 0) return;
+    for_each_entry<mt_ghost_key, mt_ghost>(bpf_map__fd(skeleton_->maps.ghosts),
+                                           [&](const mt_ghost_key& key, const mt_ghost& value) {
+                                               if (key.forks == MT_GHOST_OF_MANY) return;
+                                               const mt_block block{.key = key.block,
+                                                                    .size_bytes = value.size_bytes,
+                                                                    .birth_ns = value.birth_ns,
+                                                                    .site = value.site,
+                                                                    .forks = value.forks};
+                                               snapshot.ghosts.push_back({block_of(key.block, block), key.forks});
+                                           });
+    for_each_entry<uint64_t, mt_inherited_free>(
+        bpf_map__fd(skeleton_->maps.inherited_frees), [&](uint64_t key, const mt_inherited_free& value) {
+            snapshot.inherited_frees.push_back(
+                {static_cast<uint32_t>(key >> owner_shift), key & address_mask, value.forks});
+        });
 }
 
 }  // namespace memtrace

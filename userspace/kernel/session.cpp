@@ -46,6 +46,9 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     skeleton.rodata->min_size_bytes = options.min_size_bytes;
     skeleton.rodata->max_size_bytes = options.max_size_bytes;
     skeleton.rodata->misses_shared_children = rung != AttachRung::perf;
+    skeleton.rodata->max_owners = std::min<uint32_t>(options.max_address_spaces, MT_MAX_OWNERS - 1) + 1;
+    skeleton.rodata->max_owner_blocks = options.max_process_blocks;
+    skeleton.rodata->max_owner_sites = options.max_process_sites;
     skeleton.rodata->traces_blocks = options.traces_blocks;
     skeleton.rodata->live_slot_mask = slots - 1;
     skeleton.rodata->max_sites = max_sites;
@@ -60,6 +63,10 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
         skeleton.rodata->rows[row] = rows[row].row;
     bpf_map__set_max_entries(skeleton.maps.live_blocks, slots);
     bpf_map__set_max_entries(skeleton.maps.live_overflow, std::max(options.max_live_blocks / 8, 1u));
+    // Memory is taken for what is there only; an eighth of it would be for each bucket.
+    bpf_map__set_max_entries(skeleton.maps.ghosts, std::max(options.max_live_blocks / 4, 1u));
+    bpf_map__set_max_entries(skeleton.maps.inherited_frees, std::max(options.max_live_blocks / 4, 1u));
+    bpf_map__set_max_entries(skeleton.maps.free_sites, max_sites);
     bpf_map__set_max_entries(skeleton.maps.sites, max_sites + MT_MAX_OWNERS);
     bpf_map__set_max_entries(skeleton.maps.sites_by_key, max_sites);
     bpf_map__set_max_entries(skeleton.maps.ring, options.ring_size_bytes);
@@ -284,8 +291,11 @@ void Session::arm() {
 
 void Session::disarm() {
     __atomic_store_n(&skeleton_->bss->is_armed, 0, __ATOMIC_RELEASE);
-    // Probe programs run under RCU; MEMBARRIER_CMD_GLOBAL waits for a grace period (membarrier(2)), so that none that
-    // saw the old value is still at work.
+    wait_for_programs();
+}
+
+void Session::wait_for_programs() const {
+    // Probe programs run under RCU; MEMBARRIER_CMD_GLOBAL waits for a grace period (membarrier(2)).
     syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,9 @@ struct SessionOptions {
     uint64_t min_size_bytes = 0;
     uint64_t max_size_bytes = UINT64_MAX;
     bool traces_blocks = false;
+    uint32_t max_address_spaces = MT_MAX_OWNERS - 1;  // at once, and at most so many
+    uint64_t max_process_blocks = UINT64_MAX;         // of one address space, so that it leaves room for others
+    uint32_t max_process_sites = UINT32_MAX;
     std::vector<std::string> program_names = {};  // whose processes become targets at their exec: last parts of paths
     std::vector<int> cgroup_fds = {};             // of control groups, whose processes do; MT_MAX_CGROUPS at most
     bool follows_children = false;                // of the targets that the kernel side makes
@@ -102,8 +106,14 @@ class Session {
 
     /// What the kernel side knows now.
     Snapshot read_snapshot() const;
-    /// Frees the live blocks of an address space that has ended; its sums stay.
-    void release_blocks(uint32_t owner);
+    /// Of `owners`, those that have ended and are of no use to anybody: no child is left that could hold their blocks.
+    std::vector<uint32_t> releasable(std::span<const uint32_t> owners) const;
+    /// No program is at work any more that saw the targets as they were before the call. Takes milliseconds.
+    void wait_for_programs() const;
+    /// Removes `owners`, which are releasable, from all tables: their numbers are given to others. Before, wait for the
+    /// programs and drain the events, so that no late one is taken for theirs. Returns their last numbers (address
+    /// spaces and sites). One pass over the tables for all of them, some 20 ms for a million blocks.
+    Snapshot release(std::span<const uint32_t> owners);
     /// Address spaces or threads that could not be followed, by the whole session.
     uint64_t owners_not_recorded() const;
 
@@ -124,6 +134,11 @@ class Session {
     void append_address_spaces(Snapshot& snapshot) const;
     void append_blocks(Snapshot& snapshot) const;
     void append_overflow_blocks(Snapshot& snapshot) const;
+    void append_inheritance(Snapshot& snapshot) const;
+    void release_blocks(const std::vector<bool>& owners);
+    void release_sites(const std::vector<bool>& owners);
+    void release_inheritance(const std::vector<bool>& owners);
+    void release_owner(uint32_t owner);
 
     AttachRung rung_ = AttachRung::session;
     const AllocatorTable* table_ = nullptr;
@@ -131,6 +146,7 @@ class Session {
     std::unique_ptr<ring_buffer, Deleter> ring_;
     std::unique_ptr<Tables> tables_;
     std::unique_ptr<UnwindTables> unwind_tables_;
+    std::set<uint64_t> doubted_ghosts_;  // of many forks, that had no ghost when they were last looked at
     EventSink* sink_ = nullptr;
 };
 

@@ -7,6 +7,8 @@
 #include "processes/loaded_files.hpp"
 #include "tracing/clock.hpp"
 
+#include "heap/inheritance.hpp"
+
 namespace memtrace {
 
 Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, const ScopeOptions& scope_options) {
@@ -92,6 +94,7 @@ Snapshot Tracer::read_snapshot() {
     Snapshot snapshot = session_->read_snapshot();
     for (Site& site : snapshot.sites)
         site.stack = stack_store_.stack_hash(site.index);
+    count_unknown_frees(snapshot);
     return snapshot;
 }
 
@@ -132,10 +135,12 @@ void Tracer::on_block(const mt_block_event& event) {
 void Tracer::on_process(const mt_process_event& event) {
     read_mapping_events(event.header.time_ns);
     if (event.header.type == MT_EVENT_EXEC && event.header.owner) {
-        session_->release_blocks(event.header.owner);
+        ended_by_exec_.insert(event.header.owner);
         mapping_ledger_.end_owner(event.header.owner);
         stack_store_.end_address_space(event.header.owner);
     }
+    // One is forgotten when the next one of its process is seen.
+    has_news_of_exec_ |= !ended_by_exec_.empty();
     targets_.on_process(event, *listener_);
 }
 
@@ -154,12 +159,13 @@ ProcessRecord Tracer::attach_record(pid_t pid) const {
 void Tracer::forget(pid_t pid) {
     const Target* target = targets_.find(pid);
     if (target == nullptr) return;
-    for (const uint32_t owner : target->owners) {
-        session_->release_blocks(owner);
-        mapping_ledger_.end_owner(owner);
-        stack_store_.forget(owner);
-    }
+    const std::vector<uint32_t> owners = target->owners;
     targets_.forget(pid, listener_);
+    for (const uint32_t owner : owners) {
+        mapping_ledger_.end_owner(owner);
+        ended_by_exec_.erase(owner);
+    }
+    forgotten_owners_.insert(forgotten_owners_.end(), owners.begin(), owners.end());
 }
 
 const std::vector<Frame>& Tracer::frames(uint32_t site) {

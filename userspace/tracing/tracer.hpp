@@ -68,8 +68,17 @@ class Tracer : private EventSink, public SiteNames {
     ProcessRecord attach_record(pid_t pid) const;
     /// Resident memory now, or the last that was read before the process ended.
     std::optional<uint64_t> rss_bytes(pid_t pid);
-    /// The process has had its last report: its room in the tables is free again.
+    /// The process has had its last report: its room in the tables is free after a release_ended().
     void forget(pid_t pid);
+    /// Of these address spaces, which exec has ended, nothing is asked for any more.
+    void forget_owners(const std::vector<uint32_t>& owners);
+    /// Is there something to release, and has some time passed? A pass over the tables takes some 30 ms.
+    bool wants_release() const;
+    /// May an address space that exec has ended be forgotten now?
+    bool has_news_of_exec() const { return has_news_of_exec_; }
+    /// What was forgotten, and what no child holds any more of it, leaves the tables of both sides; its numbers are
+    /// given to others. Not while sites are named.
+    void release_ended();
 
     const std::vector<Frame>& frames(uint32_t site) override;
     std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function) override;
@@ -107,6 +116,10 @@ class Tracer : private EventSink, public SiteNames {
     std::unordered_map<uint32_t, std::string> raw_stack_errors_;  // by site
     MappingLedger mapping_ledger_;
     Targets targets_;
+    std::vector<uint32_t> forgotten_owners_;  // that are not released yet
+    std::set<uint32_t> ended_by_exec_;        // of which something may be asked for
+    bool has_news_of_exec_ = false;           // since the last release_ended()
+    uint64_t released_ns_ = 0;
     std::unordered_map<uint32_t, std::optional<std::string>> traced_site_ids_;
     uint64_t mappings_read_ns_ = 0;
     uint64_t side_band_lost_ = 0;
