@@ -6,6 +6,7 @@
 #include "inheritance.h"
 #include "ledger.h"
 #include "nesting.h"
+#include "sampled_calls.h"
 #include "stacks.h"
 #include "targets.h"
 
@@ -36,22 +37,11 @@ static __always_inline u64 requested_bytes(const struct pt_regs* ctx, const stru
     return size_bytes > most_bytes ? ~0ull : size_bytes * count_of_them;
 }
 
-static __always_inline bool is_recorded_size(u64 size_bytes) {
-    return size_bytes >= min_size_bytes && size_bytes <= max_size_bytes;
-}
-
 /* A call inside of the newest one in flight: what it calls in turn is of that one too. */
 static __always_inline void suppress_call(struct thread* thread, struct mt_owner* owner, u64 function) {
     u32 top = thread->calls.depth - 1;
     if (top < MT_MAX_CALLS) thread->calls.stack[top & (MT_MAX_CALLS - 1)].inner_function = function;
     count(owner, MT_COUNT_CALLS_SUPPRESSED);
-}
-
-/* The call keeps its return address on the stack: no return probe replaces it. */
-static __always_inline void note_return_address(struct call* call, const struct pt_regs* ctx, u32 flag) {
-    call->flags |= flag;
-    call->frame_pointer = frame_pointer(ctx);
-    read_word(call->sp, &call->return_address);
 }
 
 /* A free whose return is seen: what it calls is its own. Where there is no room, that counts as unknown frees. */
@@ -67,6 +57,7 @@ static __always_inline void enter_free(struct thread* thread, struct mt_owner* o
     u64 address = read_argument(ctx, row_of_call->old_argument);
     if (address == 0) return;
     u64 function = instruction_pointer(ctx);
+    if (samples) look_at_passed_call(thread, sp, function, true);
     if (thread->calls.depth && settle_calls(thread, owner, sp, row, function) != CALL_IS_OUTERMOST) {
         suppress_call(thread, owner, function);
         return;
@@ -162,6 +153,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     u32 row_number = cookie & (MT_MAX_ROWS - 1);
     struct mt_row row = row_at(row_number);
     u64 sp = stack_pointer(ctx);
+    if (samples) thread->entry_frame_pointer = frame_pointer(ctx);
     if (row.operation == MT_OP_THROW) {
         note_failure(thread);
         return RETURN_IS_NOT_WANTED;
@@ -170,6 +162,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         enter_free(thread, owner, ctx, &row, sp, row_number);
         return RETURN_IS_NOT_WANTED;
     }
+    if (samples) look_at_passed_call(thread, sp, function, false);
     u32 relation = thread->calls.depth ? settle_calls(thread, owner, sp, row_number, function) : CALL_IS_OUTERMOST;
     u32 top = thread->calls.depth - 1;
     if (relation == CALL_IS_FOR_DELEGATE && row.operation == MT_OP_DELEGATE) {
@@ -192,6 +185,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     if (row.operation == MT_OP_DELEGATE) note_return_address(call, ctx, CALL_HAS_NO_RETURN);
     if (row.flags & MT_ROW_RETURN_INSTRUCTIONS) note_return_address(call, ctx, CALL_RETURNS_BY_INSTRUCTION);
     note_arguments(thread, owner, call, ctx, &row);
+    if (samples && pass_by(thread, owner, ctx, &row, is_return_probed)) return RETURN_IS_NOT_WANTED;
     if (is_at_risk) {
         note_return_address(call, ctx, CALL_RETURN_MISSED);
         count(owner, MT_COUNT_RETURNS_MISSED);
@@ -213,12 +207,13 @@ static __always_inline u32 site_of_return(struct thread* thread, struct mt_owner
 /* Records the block at `address` for `call`: the returning call or, when that was delegated, its delegate. */
 static __always_inline void record_return(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
                                           const struct call* call, u64 address) {
+    if (call->flags & CALL_NOT_SAMPLED) return;
     if (!is_recorded_size(call->size_bytes)) {
         count(owner, MT_COUNT_BLOCKS_FILTERED);
         return;
     }
     u32 site = site_of_return(thread, owner, ctx, call);
-    record_block(owner, thread->owner, address, call->size_bytes, site, call->row);
+    record_block(owner, thread->owner, address, call, site);
 }
 
 static __always_inline void leave_reallocate(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
@@ -287,7 +282,10 @@ static __always_inline int leave_call(struct thread* thread, struct mt_owner* ow
     struct mt_row row = row_at(call->row);
     u64 result = read_result(ctx);
     if (row.operation == MT_OP_FREE) return remove_call(thread, index);
-    if ((row.flags & MT_ROW_SIZE_OF_STRING) && result) call->size_bytes = string_bytes(thread, result);
+    if ((row.flags & MT_ROW_SIZE_OF_STRING) && result) {
+        call->size_bytes = string_bytes(thread, result);
+        if (samples) sample_call(thread, owner, call);
+    }
     if ((call->flags & CALL_THROWS) && result) disown_block(owner, MT_BLOCK_KEY(thread->owner, result));
     if (row.operation == MT_OP_RESIZE) result = result >= call->size_bytes ? call->address : 0;
     if (row.operation == MT_OP_ALLOCATE_OUT && (u32)result != 0)

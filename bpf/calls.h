@@ -16,11 +16,14 @@ enum call_flags {
     CALL_RETURN_MISSED = 8,  /* its return will not be reported; it only suppresses what it calls */
     CALL_HAS_NO_RETURN = 16, /* a delegate: is never return-probed */
     CALL_RETURNS_BY_INSTRUCTION = 32, /* its return is seen at a return instruction of its own code */
+    CALL_NOT_SAMPLED = 256,           /* its block is not recorded */
     CALL_THROWS = 128,                /* ... or it failed: it will try again, or be left by an exception */
     CALL_ENDED_BY_JUMP =
         64, /* ... or it went on where that is not seen, unless an allocator function is entered there */
 };
 
+/* A call that was not sampled and whose return will not be seen. */
+#define CALL_PASSED_BY (CALL_NOT_SAMPLED | CALL_RETURN_MISSED)
 /* Calls whose return address stands on the stack as it is. */
 #define CALL_KEEPS_RETURN_ADDRESS (CALL_HAS_NO_RETURN | CALL_RETURN_MISSED | CALL_RETURNS_BY_INSTRUCTION)
 
@@ -29,6 +32,7 @@ struct held_block {
     mt_u64 birth_ns;
     mt_u32 site;
     mt_u32 forks; /* mt_block.forks */
+    mt_u32 sampling_mean_bytes;
 };
 
 struct call {
@@ -44,7 +48,9 @@ struct call {
     mt_u32 map_flags;      /* MAP, REMAP */
     struct held_block held; /* REALLOCATE */
     mt_u32 row;
-    mt_u32 flags; /* enum call_flags */
+    mt_u32 flags;               /* enum call_flags */
+    mt_u32 sampling_mean_bytes; /* in force at its entry */
+    mt_u32 reserved;
 };
 
 struct calls {
@@ -52,6 +58,11 @@ struct calls {
     mt_u32 reserved;
     struct call stack[MT_MAX_CALLS];
 };
+
+/* Was the call not sampled, so that nothing tells when it returns? */
+static inline int call_is_passed_by(const struct call* call) {
+    return (call->flags & CALL_PASSED_BY) == CALL_PASSED_BY;
+}
 
 /* Bytes behind a delegate's probe within which its own call instructions lie: operator new has less than 200. */
 #define DELEGATE_REACH_BYTES 512

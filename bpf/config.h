@@ -22,6 +22,10 @@ const volatile mt_u32 max_owners = MT_MAX_OWNERS;
 /* Blocks and call sites that one owner can have, so that it leaves room for others. */
 const volatile mt_u64 max_owner_blocks = ~0ull;
 const volatile mt_u32 max_owner_sites = ~0u;
+/* 1: blocks are sampled, or may come to be: the sums of `sites` are in the fractions of sampling_abi.h. */
+const volatile mt_u32 samples = 0;
+/* 1: a call whose return is not wanted meets no return probe. */
+const volatile mt_u32 skips_returns = 0;
 
 /* 1: links are filtered by process, so a vfork child, which shares its parent's memory, is not seen. */
 const volatile mt_u32 misses_shared_children = 0;
@@ -42,6 +46,9 @@ mt_u32 is_armed = 0;
 mt_u32 arms_children = 0;
 /* By number of a file: 1: the link for everybody counts, and targets' own links, which stand as long, do not. */
 mt_u8 shared_files[MT_MAX_PROBED_FILES] = {};
+/* Mean distance between two sampled bytes; 0 and 1: every block is recorded. The user side may change it at any time.
+ */
+mt_u32 sampling_mean_bytes = 0;
 /* Numbers given so far for the first time: owners and call sites count from 1. */
 mt_u32 owners_given = 0;
 mt_u32 sites_given = 0;

@@ -12,6 +12,12 @@
 /* Parents that a free looks through; beyond, the user side has to say whether it was inherited. */
 #define MAX_ANCESTORS 8
 
+static __always_inline struct held_block held_of(const struct mt_block* block) {
+    struct held_block held = {.birth_ns = block->birth_ns, .site = block->site, .forks = block->forks};
+    unpack_size(&held, block->size_and_mean);
+    return held;
+}
+
 /* The live block `key`; false if it is not there. */
 __noinline int peek_block(u64 key, struct held_block* held) {
     if (!held) return false;
@@ -19,13 +25,13 @@ __noinline int peek_block(u64 key, struct held_block* held) {
     for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != key) continue;
-        *held = (struct held_block){block->size_bytes, block->birth_ns, block->site, block->forks};
+        *held = held_of(block);
         return true;
     }
     if (overflow_blocks <= 0) return false;
     struct mt_block* block = bpf_map_lookup_elem(&live_overflow, &key);
     if (!block) return false;
-    *held = (struct held_block){block->size_bytes, block->birth_ns, block->site, block->forks};
+    *held = held_of(block);
     return true;
 }
 
@@ -37,7 +43,7 @@ __noinline int leave_ghost(struct mt_owner* owner, u64 key) {
     u32 forks = owner->forks;
     if (held.forks >= forks) return 0;
     struct mt_ghost_key ghost_key = {.block = key, .forks = forks};
-    struct mt_ghost ghost = {held.size_bytes, held.birth_ns, held.site, held.forks};
+    struct mt_ghost ghost = {packed_size(&held), held.birth_ns, held.site, held.forks};
     if (bpf_map_update_elem(&ghosts, &ghost_key, &ghost, BPF_ANY)) {
         count(owner, MT_COUNT_INHERITED_LOST);
         return 0;
@@ -103,5 +109,6 @@ __noinline int free_inherited(struct mt_owner* owner, u32 serial, u64 address) {
 /* A block that is in no table was given back: an inherited one, or one from before the attach. */
 static __always_inline void record_unknown_free(struct mt_owner* owner, u32 serial, u64 address) {
     if (owner->parent_owner && free_inherited(owner, serial, address)) return;
-    count(owner, MT_COUNT_UNKNOWN_FREES);
+    /* Of a block that was not sampled, most likely. */
+    if (!samples) count(owner, MT_COUNT_UNKNOWN_FREES);
 }

@@ -6,6 +6,8 @@
 #include "config.h"
 #include "events.h"
 #include "maps.h"
+#include "memtrace/sampling_abi.h"
+#include "sampling.h"
 #include "targets.h"
 
 static __always_inline u32 first_slot(u64 key) {
@@ -18,6 +20,16 @@ static __always_inline struct mt_block* slot_at(u32 first, u32 step) {
     return bpf_map_lookup_elem(&live_blocks, &slot);
 }
 
+static __always_inline u64 packed_size(const struct held_block* held) {
+    u64 code = samples ? mt_mean_code(held->sampling_mean_bytes) : 0;
+    return held->size_bytes | code << MT_BLOCK_SIZE_BITS;
+}
+
+static __always_inline void unpack_size(struct held_block* held, u64 size_and_mean) {
+    held->size_bytes = size_and_mean & MT_BLOCK_SIZE_MASK;
+    held->sampling_mean_bytes = samples ? mt_mean_of(size_and_mean >> MT_BLOCK_SIZE_BITS) : 0;
+}
+
 /* Takes the block `key` out of the table into `held`; false if it is not there. */
 __noinline int take_block(u64 key, struct held_block* held) {
     if (!held) return false;
@@ -25,7 +37,7 @@ __noinline int take_block(u64 key, struct held_block* held) {
     for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != key) continue;
-        held->size_bytes = block->size_bytes;
+        unpack_size(held, block->size_and_mean);
         held->birth_ns = block->birth_ns;
         held->site = block->site;
         held->forks = block->forks;
@@ -34,7 +46,7 @@ __noinline int take_block(u64 key, struct held_block* held) {
     if (overflow_blocks <= 0) return false;
     struct mt_block* block = bpf_map_lookup_elem(&live_overflow, &key);
     if (!block) return false;
-    held->size_bytes = block->size_bytes;
+    unpack_size(held, block->size_and_mean);
     held->birth_ns = block->birth_ns;
     held->site = block->site;
     held->forks = block->forks;
@@ -51,7 +63,7 @@ __noinline int put_block(u64 key, const struct held_block* held) {
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != 0) continue;
         if (__sync_val_compare_and_swap(&block->key, 0, MT_BLOCK_BUSY) != 0) continue;
-        block->size_bytes = held->size_bytes;
+        block->size_and_mean = packed_size(held);
         block->birth_ns = held->birth_ns;
         block->site = held->site;
         block->forks = held->forks;
@@ -59,7 +71,7 @@ __noinline int put_block(u64 key, const struct held_block* held) {
         __sync_lock_test_and_set(&block->key, key);
         return true;
     }
-    struct mt_block block = {key, held->size_bytes, held->birth_ns, held->site, held->forks};
+    struct mt_block block = {key, packed_size(held), held->birth_ns, held->site, held->forks};
     /* Counted before it is there, so that nobody who may look for it is told that there is nothing. */
     __sync_fetch_and_add(&overflow_blocks, 1);
     if (bpf_map_update_elem(&live_overflow, &key, &block, BPF_NOEXIST) == 0) return true;
@@ -67,11 +79,30 @@ __noinline int put_block(u64 key, const struct held_block* held) {
     return false;
 }
 
-static __always_inline void add_allocation(u32 site_index, u64 size_bytes, s64 sign) {
+/* What a block adds to the sums of its site. */
+struct share {
+    u64 size_bytes;
+    u64 blocks;
+};
+
+__noinline u64 sampling_weight(u64 size_bytes, u32 mean_bytes) {
+    return mt_sampling_weight(size_bytes, mean_bytes);
+}
+
+static __always_inline struct share share_of(const struct held_block* block) {
+    if (!samples) return (struct share){block->size_bytes, 1};
+    u64 weight = MT_WEIGHT_ONE;
+    if (block->sampling_mean_bytes > 1) weight = sampling_weight(block->size_bytes, block->sampling_mean_bytes);
+    return (struct share){mt_sampled_bytes(block->size_bytes, weight), mt_sampled_blocks(weight)};
+}
+
+static __always_inline void add_allocation(const struct held_block* block, s64 sign) {
+    u32 site_index = block->site;
     struct mt_site* site = bpf_map_lookup_elem(&sites, &site_index);
     if (!site) return;
-    __sync_fetch_and_add(&site->allocated_bytes, size_bytes * sign);
-    __sync_fetch_and_add(&site->allocations, sign);
+    struct share share = share_of(block);
+    __sync_fetch_and_add(&site->allocated_bytes, share.size_bytes * sign);
+    __sync_fetch_and_add(&site->allocations, share.blocks * sign);
 }
 
 static __always_inline void add_free(struct mt_owner* owner, const struct held_block* held) {
@@ -79,13 +110,14 @@ static __always_inline void add_free(struct mt_owner* owner, const struct held_b
     __sync_fetch_and_add(&owner->live_blocks, -1);
     struct mt_site* site = bpf_map_lookup_elem(&sites, &site_index);
     if (!site) return;
-    __sync_fetch_and_add(&site->freed_bytes, held->size_bytes);
-    __sync_fetch_and_add(&site->frees, 1);
+    struct share share = share_of(held);
+    __sync_fetch_and_add(&site->freed_bytes, share.size_bytes);
+    __sync_fetch_and_add(&site->frees, share.blocks);
 }
 
 /* Records a new block at `site` (0: the owner's "stack unknown"). A block that is still there has an unseen free. */
-static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64 address, u64 size_bytes, u32 site,
-                                         u32 row) {
+static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64 address, const struct call* call,
+                                         u32 site) {
     u64 key = MT_BLOCK_KEY(serial, address);
     struct held_block stale = {};
     if (take_block(key, &stale)) {
@@ -96,17 +128,22 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
         count(owner, MT_COUNT_BLOCKS_QUOTA);
         return;
     }
-    struct held_block block = {size_bytes, bpf_ktime_get_ns(), site ? site : owner->fallback_site, owner->forks};
+    u64 size_bytes = call->size_bytes;
+    struct held_block block = {.size_bytes = size_bytes,
+                               .birth_ns = bpf_ktime_get_ns(),
+                               .site = site ? site : owner->fallback_site,
+                               .forks = owner->forks,
+                               .sampling_mean_bytes = call->sampling_mean_bytes};
     /* Summed before it can be found: a racing free must never be summed first. */
-    add_allocation(block.site, size_bytes, 1);
+    add_allocation(&block, 1);
     __sync_fetch_and_add(&owner->live_blocks, 1);
     if (!put_block(key, &block)) {
-        add_allocation(block.site, size_bytes, -1);
+        add_allocation(&block, -1);
         __sync_fetch_and_add(&owner->live_blocks, -1);
         count(owner, MT_COUNT_BLOCKS_LIVE_TABLE_FULL);
         return;
     }
-    if (traces_blocks && !emit_block_event(MT_EVENT_ALLOC, serial, address, size_bytes, block.site, row))
+    if (traces_blocks && !emit_block_event(MT_EVENT_ALLOC, serial, address, size_bytes, block.site, call->row))
         count(owner, MT_COUNT_EVENTS_RING_FULL);
 }
 
@@ -114,7 +151,7 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
 __noinline int disown_block(struct mt_owner* owner, u64 key) {
     struct held_block block = {};
     if (!owner || !take_block(key, &block)) return 0;
-    add_allocation(block.site, block.size_bytes, -1);
+    add_allocation(&block, -1);
     __sync_fetch_and_add(&owner->live_blocks, -1);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "kernel_types.h"
 #include "memtrace/abi.h"
 #include "memtrace/unwind_abi.h"
+#include "sampling.h"
 
 #define WINDOW_BYTES 4096
 
@@ -44,6 +45,8 @@ struct thread {
     u64 last_freed_address; /* by the last free that was the program's, and where its call stood */
     u64 last_freed_sp;
     u64 shared_function; /* address of the probe whose hit the link for everybody counted last */
+    struct sampler sampler;
+    u64 entry_frame_pointer; /* of the caller, at the entry that is looked at; when the session samples */
     u64 frames[MT_MAX_FRAMES + 1];
     u64 window_start;      /* user address of window[0] */
     u32 window_size_bytes; /* bytes of the window that can be read as words; 0: none */

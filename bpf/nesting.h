@@ -8,6 +8,13 @@
 #include "stacks.h"
 #include "targets.h"
 
+/* The call keeps its return address on the stack: no return probe replaces it. */
+static __always_inline void note_return_address(struct call* call, const struct pt_regs* ctx, u32 flag) {
+    call->flags |= flag;
+    call->frame_pointer = frame_pointer(ctx);
+    read_word(call->sp, &call->return_address);
+}
+
 enum relation {
     CALL_IS_OUTERMOST = 0,
     CALL_IS_INNER = 1,        /* suppressed: the call that it is inside of owns what it does */
@@ -101,6 +108,7 @@ __noinline int note_failure(struct thread* thread) {
 __noinline int abandon_call(struct thread* thread, struct mt_owner* owner, u32 index) {
     if (!thread || !owner || index >= MT_MAX_CALLS) return 0;
     struct call* call = &thread->calls.stack[index & (MT_MAX_CALLS - 1)];
+    if (call_is_passed_by(call)) return remove_call(thread, index);
     if (call->flags & CALL_HOLDS_BLOCK) {
         struct held_block held = call->held;
         record_free(owner, thread->owner, call->address, &held, call->row);
@@ -135,6 +143,11 @@ enum containment {
     CALL_OUTLIVES_OUTER = 2, /* the outer call was left */
 };
 
+static __always_inline bool is_in_file_of(const struct call* outer, u64 return_address) {
+    if (is_same_mapping(outer->function, return_address)) return true;
+    return outer->inner_function && is_same_mapping(outer->inner_function, return_address);
+}
+
 /* An allocator's own calls come from its own file; through the last suppressed call they may come from a further one.
  * A call from elsewhere is the program's: a signal handler's, or the outer call was left and its stack not yet used. */
 static __always_inline enum containment containment_in(struct settling* new_call, const struct call* outer) {
@@ -142,9 +155,7 @@ static __always_inline enum containment containment_in(struct settling* new_call
     if (is_interrupted || (outer->flags & CALL_THROWS)) return CALL_IS_ANOTHER_RUN;
     /* A suppressed call ended in a jump to this one, after a return probe had replaced its return address. */
     if (new_call->trampoline && new_call->return_address == new_call->trampoline) return CALL_IS_INSIDE;
-    if (is_same_mapping(outer->function, new_call->return_address)) return CALL_IS_INSIDE;
-    if (outer->inner_function && is_same_mapping(outer->inner_function, new_call->return_address))
-        return CALL_IS_INSIDE;
+    if (is_in_file_of(outer, new_call->return_address)) return CALL_IS_INSIDE;
     return CALL_OUTLIVES_OUTER;
 }
 

@@ -210,10 +210,7 @@ static __always_inline void forget_stale_code(struct thread* thread) {
         thread->code_mappings[index].size_bytes = 0;
 }
 
-/* Fills thread->frames: `caller`, then its callers up to where the thread started. `sp` and `frame` are the registers
- * in the caller, behind the call. */
-__noinline int walk_stack(struct thread* thread, u64 caller, u64 sp, u64 frame) {
-    if (!thread) return 0;
+static __always_inline void begin_walk(struct thread* thread, u64 caller, u64 sp, u64 frame) {
     forget_stale_code(thread);
     thread->frame_count = 0;
     thread->walk_flags = 0;
@@ -224,7 +221,49 @@ __noinline int walk_stack(struct thread* thread, u64 caller, u64 sp, u64 frame) 
     thread->stack_pointer = sp;
     thread->frame_pointer = frame;
     thread->trampoline = return_trampoline();
+}
+
+/* Fills thread->frames: `caller`, then its callers up to where the thread started. `sp` and `frame` are the registers
+ * in the caller, behind the call. */
+__noinline int walk_stack(struct thread* thread, u64 caller, u64 sp, u64 frame) {
+    if (!thread) return 0;
+    begin_walk(thread, caller, sp, frame);
     add_frame(thread, caller);
     bpf_loop(MT_MAX_FRAMES, walk_frame, &thread, 0);
     return 0;
+}
+
+struct descent {
+    struct thread* thread;
+    u64 stack_pointer;
+    bool is_undecided;
+};
+
+static long walk_down_to(u32 index, struct descent* descent) {
+    struct thread* thread = descent->thread;
+    if (thread->stack_pointer >= descent->stack_pointer) return 1;
+    u32 rule = find_rule(thread);
+    if (rule == RULE_NOT_KNOWN || rule == MT_UNWIND_GAP || rule == MT_UNWIND_STOP) {
+        descent->is_undecided = true;
+        return 1;
+    }
+    if (rule & MT_UNWIND_SPECIAL) return walk_by_special_rule(thread, rule) ? 1 : 0;
+    return walk_by_plain_rule(thread, rule) ? 1 : 0;
+}
+
+enum descent_result {
+    DESCENT_MISSES = 0,
+    DESCENT_ARRIVES = 1,
+    DESCENT_IS_UNDECIDED = 2, /* CFI does not tell; thread->pc is how far it came */
+};
+
+/* Does the code that `caller`, `sp` and `frame` are the registers of return, in the end, through the stack word at
+ * `slot`? */
+static __always_inline enum descent_result returns_through(struct thread* thread, u64 caller, u64 sp, u64 frame,
+                                                           u64 slot) {
+    begin_walk(thread, caller, sp, frame);
+    struct descent descent = {.thread = thread, .stack_pointer = slot + 8};
+    bpf_loop(MT_MAX_FRAMES, walk_down_to, &descent, 0);
+    if (descent.is_undecided || thread->walk_flags) return DESCENT_IS_UNDECIDED;
+    return thread->stack_pointer == slot + 8 ? DESCENT_ARRIVES : DESCENT_MISSES;
 }

@@ -174,7 +174,8 @@ enum mt_site_flags {
     MT_SITE_STACK_NOT_SENT = 256,    /* ... code without a table, and there was no room to send the stack raw */
 };
 
-/* Value of the map `sites`: sums of one call site. Index 0 is not used. live = allocated - freed.
+/* Value of the map `sites`: sums of one call site. Index 0 is not used. live = allocated - freed. When the session
+ * samples, bytes and blocks are what sampled blocks stand for, in the fractions of sampling_abi.h.
  * Read the freed figures before the allocated ones: then live is never negative. */
 struct mt_site {
     struct mt_site_key key;
@@ -191,12 +192,16 @@ struct mt_site {
 #define MT_BLOCK_BUSY 1ull
 #define MT_BLOCK_KEY(owner, address) (((mt_u64)(owner) << 48) | ((mt_u64)(address)&0xffffffffffffull))
 
+/* No address space has room for a block of more. */
+#define MT_BLOCK_SIZE_BITS 48
+#define MT_BLOCK_SIZE_MASK ((1ull << MT_BLOCK_SIZE_BITS) - 1)
+
 /* Value of the map `live_blocks` (open addressing; read key, fields, key again) and, without the key, of
  * `live_overflow`. */
 struct mt_block {
     mt_u64 key;
-    mt_u64 size_bytes;
-    mt_u64 birth_ns; /* CLOCK_MONOTONIC */
+    mt_u64 size_and_mean; /* size in bytes | code of the sampling mean << MT_BLOCK_SIZE_BITS (sampling_abi.h) */
+    mt_u64 birth_ns;      /* CLOCK_MONOTONIC */
     mt_u32 site;
     mt_u32 forks; /* that its owner had made when it was born: later ones have copied it */
 };
@@ -214,8 +219,8 @@ struct mt_ghost_key {
 #define MT_GHOST_TRIES 8
 
 struct mt_ghost {
-    mt_u64 size_bytes;
-    mt_u64 birth_ns; /* CLOCK_MONOTONIC */
+    mt_u64 size_and_mean; /* as in mt_block */
+    mt_u64 birth_ns;      /* CLOCK_MONOTONIC */
     mt_u32 site;
     mt_u32 forks; /* mt_block.forks */
 };

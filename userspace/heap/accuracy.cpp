@@ -1,5 +1,7 @@
 #include "heap/accuracy.hpp"
 
+#include <algorithm>
+
 namespace memtrace {
 
 bool Accuracy::is_complete() const {
@@ -51,6 +53,8 @@ Accuracy& Accuracy::operator+=(const Accuracy& other) {
     blocks_filtered += other.blocks_filtered;
     children_not_seen += other.children_not_seen;
     is_size_filtered = is_size_filtered || other.is_size_filtered;
+    is_sampled = is_sampled || other.is_sampled;
+    sampling_mean_bytes = std::max(sampling_mean_bytes, other.sampling_mean_bytes);
     return *this;
 }
 

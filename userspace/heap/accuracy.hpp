@@ -43,6 +43,10 @@ struct Accuracy {
     uint64_t children_not_seen = 0;  // by vfork: they share the memory, and their calls meet no probe
     bool is_size_filtered = false;  // -z or -Z: what was not recorded is freed unknown, so `unknown_frees` says nothing
 
+    bool is_sampled = false;           // ... and so it is where blocks were sampled: the figures are estimates
+    uint32_t sampling_mean_bytes = 0;  // in force now
+
+    bool knows_unknown_frees() const { return !is_size_filtered && !is_sampled; }
     uint64_t blocks_not_recorded() const { return blocks_live_table_full + blocks_calls_full + blocks_quota; }
     uint64_t stacks_not_recorded() const { return stacks_sites_full + stacks_ring_full + stacks_quota; }
     uint64_t events_lost() const { return events_ring_full + events_side_band_lost; }

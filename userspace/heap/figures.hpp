@@ -44,9 +44,10 @@ struct SiteFigures {
     int64_t growth_bytes = 0;                 // of all its live bytes, since the previous report
     int64_t growth_since_baseline_bytes = 0;  // ... since the attach or the last baseline
     uint64_t allocated_since_previous_bytes = 0;
-    std::optional<Ages> ages;         // none without blocks
-    std::vector<Block> blocks;        // with FigureOptions::keeps_blocks, oldest first
-    std::vector<SiteHolder> holders;  // that hold most, most first; at most `most_holders`
+    std::optional<Ages> ages;             // none without blocks
+    std::optional<uint64_t> error_bytes;  // one standard error of live_bytes, where that is an estimate
+    std::vector<Block> blocks;            // with FigureOptions::keeps_blocks, oldest first
+    std::vector<SiteHolder> holders;      // that hold most, most first; at most `most_holders`
     uint64_t holders_total = 0;
 };
 
@@ -65,6 +66,7 @@ struct HeapFigures {
     uint64_t peak_live_bytes = 0;
     int64_t growth_bytes = 0;
     int64_t growth_since_baseline_bytes = 0;
+    std::optional<uint64_t> error_bytes;  // one standard error of live_bytes; none: nothing here is an estimate
 };
 
 /// What happened between the previous report (or the attach) and this one.

@@ -1,8 +1,12 @@
 #include "heap/history.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <unordered_set>
+#include <utility>
+
+#include "heap/sampling.hpp"
 
 #include "heap/inheritance.hpp"
 
@@ -56,9 +60,23 @@ void keep_most(SiteFigures& site, std::vector<SiteHolder> parts) {
     site.holders = std::move(holders);
 }
 
+/// Bytes and blocks that the blocks are, or stand for.
+std::pair<uint64_t, uint64_t> sizes_of(std::span<const Block> blocks) {
+    const bool has_samples =
+        std::ranges::any_of(blocks, [](const Block& block) { return block.sampling_mean_bytes > 1; });
+    if (has_samples) {
+        const SampledSums sums = sums_of(blocks);
+        return {static_cast<uint64_t>(std::llround(sums.size_bytes)), static_cast<uint64_t>(std::llround(sums.blocks))};
+    }
+    uint64_t size_bytes = 0;
+    for (const Block& block : blocks)
+        size_bytes += block.size_bytes;
+    return {size_bytes, blocks.size()};
+}
+
 /// What of a site's parts is live and old enough: ages, blocks, and who holds them.
 void show_blocks(SiteFigures& site, const std::vector<ScopeDraft::Part>& parts, const BlocksBySite& blocks,
-                 uint64_t now_ns, const FigureOptions& options) {
+                 uint64_t now_ns, bool is_sampled, const FigureOptions& options) {
     std::vector<Block> shown;
     std::vector<SiteHolder> held;
     for (const ScopeDraft::Part& part : parts) {
@@ -66,22 +84,14 @@ void show_blocks(SiteFigures& site, const std::vector<ScopeDraft::Part>& parts, 
         const std::span<const Block> own = blocks.of(part.reading->site->index);
         shown.insert(shown.end(), own.begin(), own.end());
         SiteHolder holder{part.pid, part.reading->live_bytes(), part.reading->live_blocks()};
-        if (options.older_ns > 0) {
-            holder.live_blocks = own.size();
-            holder.live_bytes = 0;
-            for (const Block& block : own)
-                holder.live_bytes += block.size_bytes;
-        }
+        if (options.older_ns > 0) std::tie(holder.live_bytes, holder.live_blocks) = sizes_of(own);
         held.push_back(holder);
     }
-    if (options.older_ns > 0) {
-        site.live_blocks = shown.size();
-        site.live_bytes = 0;
-        for (const Block& block : shown)
-            site.live_bytes += block.size_bytes;
-    }
+    if (options.older_ns > 0) std::tie(site.live_bytes, site.live_blocks) = sizes_of(shown);
     keep_most(site, std::move(held));
-    site.ages = ages_of(shown, now_ns);
+    const bool is_estimate = is_sampled && !site.is_mapping;
+    if (is_estimate) site.error_bytes = sums_of(shown).error_bytes();
+    site.ages = is_estimate ? estimated_ages(shown, now_ns) : ages_of(shown, now_ns);
     if (options.keeps_blocks) site.blocks = oldest_first(std::move(shown));
 }
 
@@ -178,6 +188,18 @@ const History::Known& History::known_in(const KnownScopes& scopes, uint32_t scop
     return found == scopes.end() ? nothing : found->second;
 }
 
+/// One standard error of what is live in a scope, young blocks as well.
+uint64_t History::error_of(const ScopeDraft& draft, const Snapshot& snapshot) {
+    std::unordered_set<uint32_t> sites;
+    for (const ScopeDraft::DraftSite& site : draft.sites())
+        for (const ScopeDraft::Part& part : site.parts)
+            if (part.reading->is_living) sites.insert(part.reading->site->index);
+    SampledSums sums;
+    for (const Block& block : snapshot.blocks)
+        if (sites.contains(block.site)) sums.add(block);
+    return sums.error_bytes();
+}
+
 ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, const BlocksBySite& blocks,
                                     const Snapshot& snapshot, const FigureOptions& options) const {
     const Scopes::Scope& scope = scopes_.scopes().at(number);
@@ -189,7 +211,7 @@ ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, co
     for (const ScopeDraft::DraftSite& site : draft.sites()) {
         SiteFigures one = grown(number, site);
         if (!one.is_mapping) add_to_heap(figures.heap, one);
-        show_blocks(one, site.parts, blocks, snapshot.time_ns, options);
+        show_blocks(one, site.parts, blocks, snapshot.time_ns, snapshot.is_sampled, options);
         if (options.older_ns == 0 || one.live_blocks > 0) figures.sites.push_back(std::move(one));
     }
     add_growth(figures, draft);
@@ -199,6 +221,9 @@ ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, co
     figures.mappings = draft.mappings();
     figures.accuracy = draft.accuracy();
     figures.accuracy.is_size_filtered = options.is_size_filtered;
+    figures.accuracy.is_sampled = snapshot.is_sampled;
+    figures.accuracy.sampling_mean_bytes = options.sampling_mean_bytes;
+    if (snapshot.is_sampled) figures.heap.error_bytes = error_of(draft, snapshot);
     figures.accuracy.events_side_band_lost += options.side_band_lost;
     figures.has_baseline = has_baseline_;
     add_processes(figures, draft);

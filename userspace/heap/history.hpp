@@ -26,8 +26,9 @@ struct FigureOptions {
     uint64_t older_ns = 0;  // > 0: sites show only blocks at least that old
     bool keeps_blocks = false;
     bool is_size_filtered = false;
-    uint64_t side_band_lost = 0;     // records that the user side missed: they could be of any process
-    std::vector<pid_t> exited = {};  // processes whose last report this is: shown as they ended
+    uint32_t sampling_mean_bytes = 0;  // in force now; 0: every block is recorded
+    uint64_t side_band_lost = 0;       // records that the user side missed: they could be of any process
+    std::vector<pid_t> exited = {};    // processes whose last report this is: shown as they ended
     std::optional<std::vector<uint32_t>> scopes = std::nullopt;  // only these; none: all in which a process lives
 };
 
@@ -84,6 +85,7 @@ class History {
                         const std::function<bool(const AddressSpace& space)>& has_ended) const;
     static Known known_of(const ScopeDraft& draft);
     static const Known& known_in(const KnownScopes& scopes, uint32_t scope);
+    static uint64_t error_of(const ScopeDraft& draft, const Snapshot& snapshot);
     void add_growth(ScopeFigures& figures, const ScopeDraft& draft) const;
     SiteFigures grown(uint32_t scope, const ScopeDraft::DraftSite& site) const;
     void note_peaks(const Drafts& drafts);

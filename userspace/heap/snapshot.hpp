@@ -49,6 +49,7 @@ struct Block {
     uint64_t size_bytes = 0;
     uint64_t birth_ns = 0;  // CLOCK_MONOTONIC
     uint32_t site = 0;
+    uint32_t sampling_mean_bytes = 0;  // of a sampled block, which stands for 1 / (1 - exp(-size / mean)) blocks
     uint32_t owner = 0;
     uint32_t forks = 0;  // that its owner had made when it was born: children of later ones inherit it
 };
@@ -85,9 +86,11 @@ struct Snapshot {
     uint64_t time_ns = 0;  // CLOCK_MONOTONIC
     std::vector<AddressSpace> address_spaces;
     std::vector<Site> sites;
-    std::vector<Block> blocks;  // every live heap block; those of an ended owner too, until it is released
+    // Every live heap block, those of an ended owner too, until it is released; of a sampled session every sampled one.
+    std::vector<Block> blocks;
     std::vector<Ghost> ghosts;
     std::vector<InheritedFree> inherited_frees;
+    bool is_sampled = false;  // the sums are estimates: what sampled blocks stand for
 };
 
 }  // namespace memtrace

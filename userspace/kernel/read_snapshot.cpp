@@ -10,6 +10,7 @@
 #include "kernel/session.hpp"
 #include "kernel/tables.hpp"
 #include "memtrace.skel.h"
+#include "memtrace/sampling_abi.h"
 
 namespace memtrace {
 namespace {
@@ -25,9 +26,10 @@ uint64_t monotonic_now_ns() {
 
 Block block_of(uint64_t key, const mt_block& value) {
     return {.address = key & address_mask,
-            .size_bytes = value.size_bytes,
+            .size_bytes = value.size_and_mean & MT_BLOCK_SIZE_MASK,
             .birth_ns = value.birth_ns,
             .site = value.site,
+            .sampling_mean_bytes = mt_mean_of(value.size_and_mean >> MT_BLOCK_SIZE_BITS),
             .owner = static_cast<uint32_t>(key >> owner_shift),
             .forks = value.forks};
 }
@@ -37,7 +39,7 @@ std::optional<Block> read_slot(const mt_block& slot) {
     const uint64_t key = load(slot.key);
     if (key == 0 || key == MT_BLOCK_BUSY) return std::nullopt;
     const mt_block copy{.key = key,
-                        .size_bytes = load(slot.size_bytes),
+                        .size_and_mean = load(slot.size_and_mean),
                         .birth_ns = load(slot.birth_ns),
                         .site = load(slot.site),
                         .forks = load(slot.forks)};
@@ -45,7 +47,19 @@ std::optional<Block> read_slot(const mt_block& slot) {
     return block_of(key, copy);
 }
 
-std::optional<Site> read_site(uint32_t index, const mt_site& value) {
+uint64_t rounded_shift(uint64_t value, uint32_t shift) {
+    return (value + (uint64_t{1} << (shift - 1))) >> shift;
+}
+
+/// The sums of a session that samples are fractions.
+void make_whole(SiteTotals& totals) {
+    totals.allocated_bytes = rounded_shift(totals.allocated_bytes, MT_SAMPLED_BYTES_SHIFT);
+    totals.freed_bytes = rounded_shift(totals.freed_bytes, MT_SAMPLED_BYTES_SHIFT);
+    totals.allocations = rounded_shift(totals.allocations, MT_SAMPLED_BLOCKS_SHIFT);
+    totals.frees = rounded_shift(totals.frees, MT_SAMPLED_BLOCKS_SHIFT);
+}
+
+std::optional<Site> read_site(uint32_t index, const mt_site& value, bool is_sampled) {
     const uint32_t flags = load(value.flags);
     if (!(flags & MT_SITE_READY)) return std::nullopt;
     Site site{.index = index, .owner = load(value.key.owner), .row = value.key.row, .flags = flags, .totals = {}};
@@ -54,6 +68,7 @@ std::optional<Site> read_site(uint32_t index, const mt_site& value) {
     site.totals.freed_bytes = load(value.freed_bytes);
     site.totals.allocated_bytes = load(value.allocated_bytes);
     site.totals.allocations = load(value.allocations);
+    if (is_sampled) make_whole(site.totals);
     return site;
 }
 
@@ -66,6 +81,7 @@ Snapshot Session::read_snapshot() const {
     append_overflow_blocks(snapshot);
     append_inheritance(snapshot);
     append_address_spaces(snapshot);
+    snapshot.is_sampled = skeleton_->rodata->samples != 0;
     // Taken last: no block of the snapshot is younger than the snapshot.
     snapshot.time_ns = monotonic_now_ns();
     return snapshot;
@@ -76,11 +92,12 @@ void Session::append_sites(Snapshot& snapshot) const {
     const uint32_t max_sites = skeleton_->rodata->max_sites;
     const uint32_t used = std::min(load(skeleton_->bss->sites_given) + 1, max_sites);
     const uint32_t owners = std::min<uint32_t>(load(skeleton_->bss->owners_given) + 1, MT_MAX_OWNERS);
+    const bool is_sampled = skeleton_->rodata->samples != 0;
     snapshot.sites.reserve(used);
     for (uint32_t index = 1; index < used; ++index)
-        if (auto site = read_site(index, values[index])) snapshot.sites.push_back(*site);
+        if (auto site = read_site(index, values[index], is_sampled)) snapshot.sites.push_back(*site);
     for (uint32_t index = max_sites; index < max_sites + owners; ++index)
-        if (auto site = read_site(index, values[index]); site && site->totals.allocations > 0)
+        if (auto site = read_site(index, values[index], is_sampled); site && site->totals.allocations > 0)
             snapshot.sites.push_back(*site);
 }
 
@@ -125,7 +142,7 @@ void Session::append_inheritance(Snapshot& snapshot) const {
                                            [&](const mt_ghost_key& key, const mt_ghost& value) {
                                                if (key.forks == MT_GHOST_OF_MANY) return;
                                                const mt_block block{.key = key.block,
-                                                                    .size_bytes = value.size_bytes,
+                                                                    .size_and_mean = value.size_and_mean,
                                                                     .birth_ns = value.birth_ns,
                                                                     .site = value.site,
                                                                     .forks = value.forks};

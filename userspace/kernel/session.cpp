@@ -15,6 +15,7 @@
 #include "kernel/tables.hpp"
 #include "kernel/unwind_tables.hpp"
 #include "memtrace.skel.h"
+#include "memtrace/sampling_abi.h"
 #include "probes/allocator_table.hpp"
 
 namespace memtrace {
@@ -50,6 +51,9 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     skeleton.rodata->max_owner_blocks = options.max_process_blocks;
     skeleton.rodata->max_owner_sites = options.max_process_sites;
     skeleton.rodata->traces_blocks = options.traces_blocks;
+    skeleton.rodata->samples = options.samples;
+    skeleton.rodata->skips_returns = rung == AttachRung::session;
+    skeleton.bss->sampling_mean_bytes = mt_rounded_mean(options.sampling_mean_bytes);
     skeleton.rodata->live_slot_mask = slots - 1;
     skeleton.rodata->max_sites = max_sites;
     skeleton.rodata->watched_names = static_cast<mt_u32>(options.program_names.size());
@@ -283,6 +287,14 @@ void Session::forget_code(uint32_t owner) {
     if (owner >= MT_MAX_OWNERS) return;
     unwind_tables_->clear_cache(owner);
     __atomic_add_fetch(&tables_->owners.values()[owner].code_generation, 1, __ATOMIC_ACQ_REL);
+}
+
+void Session::set_sampling_mean(uint32_t mean_bytes) {
+    __atomic_store_n(&skeleton_->bss->sampling_mean_bytes, mt_rounded_mean(mean_bytes), __ATOMIC_RELEASE);
+}
+
+uint32_t Session::sampling_mean() const {
+    return load(skeleton_->bss->sampling_mean_bytes);
 }
 
 void Session::arm() {

@@ -47,6 +47,33 @@ struct SessionOptions {
     std::vector<int> cgroup_fds = {};             // of control groups, whose processes do; MT_MAX_CGROUPS at most
     bool follows_children = false;                // of the targets that the kernel side makes
     bool traces_all = false;                      // whoever allocates becomes a target, but for this process
+    bool samples = false;                         // blocks are sampled, or may come to be (set_sampling_mean)
+    uint32_t sampling_mean_bytes = 0;             // 0 and 1: every block is recorded
+};
+
+/// Since the programs were loaded, while the kernel counted.
+struct ProgramRuns {
+    uint64_t plain_hits = 0;        // entries of functions that are not waited for, and of all on the other rungs
+    uint64_t session_hits = 0;      // entries and returns on the session rung
+    uint64_t return_hits = 0;       // returns on the other rungs
+    uint64_t instruction_hits = 0;  // return instructions
+    uint64_t run_time_ns = 0;       // of the programs, without the traps
+
+    uint64_t hits() const { return plain_hits + session_hits + return_hits + instruction_hits; }
+};
+
+/// One table of the kernel side.
+struct TableSize {
+    std::string name;
+    uint32_t entries = 0;
+    uint64_t memory_bytes = 0;  // now; tables that grow have more when they are full
+};
+
+struct TableSizes {
+    std::vector<TableSize> tables;
+    uint32_t max_live_blocks = 0;   // the option, rounded up to what the table takes
+    double bytes_a_live_block = 0;  // when as many blocks are live as the table is made for
+    uint64_t bytes_a_thread = 0;    // of each thread of a target, besides
 };
 
 /// Owns the loaded programs, the maps and the ring buffer. Not thread-safe.
@@ -94,10 +121,21 @@ class Session {
     /// Code was mapped over other code of the process: what is cached of it is forgotten.
     void forget_code(uint32_t owner);
 
+    /// From now on a byte of mt_rounded_mean(mean_bytes) is sampled (0 and 1: all), MT_MAX_SAMPLING_MEAN_BYTES at most.
+    /// What each block stands for is known by the mean in force when it was allocated. Only of a session that samples.
+    void set_sampling_mean(uint32_t mean_bytes);
+    uint32_t sampling_mean() const;
+
     /// Recording starts, for all targets at once. All links must stand.
     void arm();
     /// Recording stops; when this returns no program is still recording.
     void disarm();
+
+    /// The kernel counts runs of programs as long as the returned object lives, at the price of some 20 ns a run of any
+    /// program of the system. Errors: not_privileged, kernel_lacks_feature.
+    Result<Fd> count_program_runs() const;
+    ProgramRuns program_runs() const;
+    TableSizes table_sizes() const;
 
     /// Readable when events wait.
     int event_fd() const;
