@@ -3,45 +3,15 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
-#include <sys/syscall.h>
 
 #include <cerrno>
 
+#include "kernel/uprobe_multi.hpp"
 #include "memtrace/abi.h"
 #include "probes/allocator_table.hpp"
 
 namespace memtrace {
 namespace {
-
-// include/uapi/linux/bpf.h of Linux 6.6 and 6.13; Debian 12's headers and libbpf 1.1 do not know them.
-constexpr uint32_t bpf_trace_uprobe_multi = 48;
-constexpr uint32_t bpf_trace_uprobe_session = 57;
-constexpr uint32_t bpf_f_uprobe_multi_return = 1;
-
-/// The part of union bpf_attr that BPF_LINK_CREATE reads for uprobe_multi (Linux 6.18, BTF of union bpf_attr).
-struct UprobeMultiAttributes {
-    uint32_t program_fd = 0;
-    uint32_t target_fd = 0;
-    uint32_t attach_type = 0;
-    uint32_t flags = 0;
-    uint64_t path = 0;
-    uint64_t offsets = 0;
-    uint64_t reference_counter_offsets = 0;
-    uint64_t cookies = 0;
-    uint32_t count = 0;
-    uint32_t multi_flags = 0;
-    uint32_t pid = 0;
-    uint32_t padding = 0;
-};
-static_assert(sizeof(UprobeMultiAttributes) == 64);
-
-int create_link(const UprobeMultiAttributes& attributes) {
-    return static_cast<int>(syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
-}
-
-uint64_t as_u64(const void* pointer) {
-    return reinterpret_cast<uint64_t>(pointer);
-}
 
 /// A path by which the kernel finds just this inode, whatever its name or mount namespace is.
 std::string path_of(int file_fd) {
@@ -186,13 +156,10 @@ Result<void> FileProbes::attach_perf(const bpf_program* program, bool is_return,
 }
 
 bool kernel_has_rung(AttachRung rung) {
-    // The smallest program there is, for a link on "/": EBADF ("not a regular file") comes after the link type was
+    // The smallest program, for a link on "/": EBADF ("not a regular file") comes after the link type was
     // accepted, EINVAL where it is unknown (kernel/trace/bpf_trace.c, bpf_uprobe_multi_link_attach).
     if (rung == AttachRung::perf) return true;
     const uint32_t attach_type = rung == AttachRung::session ? bpf_trace_uprobe_session : bpf_trace_uprobe_multi;
-    const bpf_insn return_zero[] = {
-        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
-        {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}};
     LIBBPF_OPTS(bpf_prog_load_opts, options);
     options.expected_attach_type = static_cast<bpf_attach_type>(attach_type);
     const Fd program(bpf_prog_load(BPF_PROG_TYPE_KPROBE, nullptr, "GPL", return_zero, 2, &options));
