@@ -2,8 +2,10 @@
 #include <span>
 
 #include "base/log.hpp"
+#include "cli/doctor_command.hpp"
 #include "cli/list_command.hpp"
 #include "cli/parse.hpp"
+#include "cli/placement_list.hpp"
 #include "cli/print.hpp"
 #include "cli/trace_command.hpp"
 #include "processes/process.hpp"
@@ -17,6 +19,12 @@ struct Overloaded : Handlers... {
 template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
+int print_or_fail(const memtrace::Result<std::string>& text) {
+    if (text) return memtrace::print(*text);
+    memtrace::log_error(text.error());
+    return static_cast<int>(text.error().status);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -29,6 +37,8 @@ int main(int argc, char** argv) {
     }
     return std::visit(Overloaded{[&](const Options& options) { return run_trace_command(options, arguments); },
                                  [](const ListAllocators&) { return print(allocator_list()); },
+                                 [](const ListPlacement& list) { return print_or_fail(placement_list(list.pids)); },
+                                 [](const Doctor& doctor) { return print_or_fail(doctor_text(doctor.options)); },
                                  [](const ShowText& show) { return print(show.text); }},
                       *request);
 }

@@ -66,12 +66,13 @@ std::string mapped_file(pid_t pid, const std::string& part) {
 /// Probes at the entry and at the chosen place of every row that `file` defines, for one process.
 class HitCounters {
   public:
-    HitCounters(pid_t pid, const std::string& file) : skeleton_(load_counters()) {
+    /// `has_first_bytes`: also those places that are the entry itself.
+    HitCounters(pid_t pid, const std::string& file, bool has_first_bytes = false) : skeleton_(load_counters()) {
         const Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
         REQUIRE(fd);
         points_ = test::points_of_file(file);
-        std::erase_if(points_, [](const ProbePoint& point) {
-            return point.kind != PointKind::entry || point.placement.offset == 0;
+        std::erase_if(points_, [&](const ProbePoint& point) {
+            return point.kind != PointKind::entry || (point.placement.offset == 0 && !has_first_bytes);
         });
         REQUIRE(!points_.empty());
         std::vector<ProbePoint> entries = points_;
@@ -163,31 +164,46 @@ bool can_run_on(const std::string& library) {
     return false;
 }
 
-void check_preloaded_python(const std::string& library) {
-    if (!can_run_on(library)) return;
-    Child python({"python3", "-c", python_load}, {"LD_PRELOAD=" + library, "PYTHONMALLOC=malloc"});
+/// Python on the allocator of the file whose name has `part` in it.
+void check_python(const std::vector<std::string>& environment, const std::string& part) {
+    Child python({"python3", "-c", python_load}, environment);
     REQUIRE(python.read_line() == "ready");
-    const HitCounters counters(python.pid(), mapped_file(python.pid(), library.substr(library.rfind('/'))));
+    const HitCounters counters(python.pid(), mapped_file(python.pid(), part));
     python.write_line("go");
     REQUIRE(python.read_line() == "done");
     check_equal(counters, counters.read());
 }
 
-/// operator new and delete of the library, from racing threads of the C++ workload that is linked with it.
-void check_linked_workload(const std::string& library, const std::string& name) {
-    const std::string program = std::string(MEMTRACE_BUILD_DIR "/tests/workloads/") + name;
+void check_preloaded_python(const std::string& library) {
     if (!can_run_on(library)) return;
+    check_python({"LD_PRELOAD=" + library, "PYTHONMALLOC=malloc"}, library.substr(library.rfind('/')));
+}
+
+/// Five rounds of one case of a workload, on the file whose name has `part` in it.
+void check_workload(const std::string& name, const std::string& workload_case, const std::string& part,
+                    bool has_first_bytes) {
+    const std::string program = std::string(MEMTRACE_BUILD_DIR "/tests/workloads/") + name;
+    if (access(program.c_str(), X_OK) != 0) {
+        WARN("skipped: there is no " << program);
+        return;
+    }
     constexpr int rounds = 5;
     std::vector<std::string> command = {program};
-    command.insert(command.end(), rounds, "threads_delete_each_others_blocks");
+    command.insert(command.end(), rounds, workload_case);
     Child workload(command);
     REQUIRE(workload.read_line().starts_with("ready"));
-    const HitCounters counters(workload.pid(), mapped_file(workload.pid(), library.substr(library.rfind('/'))));
+    const HitCounters counters(workload.pid(), mapped_file(workload.pid(), part), has_first_bytes);
     for (int round = 0; round < rounds; ++round) {
         workload.write_line("go");
         workload.read_line();
     }
     check_equal(counters, counters.read());
+}
+
+/// operator new and delete of the library, from racing threads of the C++ workload that is linked with it.
+void check_linked_workload(const std::string& library, const std::string& name) {
+    if (!can_run_on(library)) return;
+    check_workload(name, "threads_delete_each_others_blocks", library.substr(library.rfind('/')), false);
 }
 
 }  // namespace
@@ -218,4 +234,20 @@ TEST_CASE("a program on tcmalloc is hit at the chosen places as often as at its 
 TEST_CASE("a program on mimalloc is hit at the chosen places as often as at its entries", "[hits]") {
     check_preloaded_python(MIMALLOC_LIBRARY);
     check_linked_workload(MIMALLOC_LIBRARY, "allocator_cxx_mimalloc_linked");
+}
+
+TEST_CASE("a program on glibc is hit at the chosen places as often as at its entries", "[hits]") {
+    if (!test::can_trace(AttachRung::multi)) return;
+    check_python({"PYTHONMALLOC=malloc"}, "/libc.so.6");
+}
+
+TEST_CASE("operator new of libstdc++ is hit at the chosen places as often as at its entries", "[hits]") {
+    if (!test::can_trace(AttachRung::multi)) return;
+    check_workload("allocator_cxx_glibc_linked", "threads_delete_each_others_blocks", "/libstdc++.so", false);
+}
+
+TEST_CASE("a program on musl is hit at the chosen places as often as at its entries", "[hits]") {
+    if (!test::can_trace(AttachRung::multi)) return;
+    // Most of its places are entries, so these are looked at as well.
+    check_workload("allocator_c_musl_linked", "threads_free_each_others_blocks", "-musl/libc.so", true);
 }

@@ -14,7 +14,8 @@ namespace memtrace::e2e {
 namespace {
 
 std::vector<std::string> command_of(const std::vector<std::string>& arguments) {
-    std::vector<std::string> command = {memtrace_path(), "--format", "json"};
+    // Calls are counted beforehand only in the tests that are about it: it takes a while.
+    std::vector<std::string> command = {memtrace_path(), "--format", "json", "--no-forecast"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return command;
 }
@@ -81,6 +82,7 @@ void compare_sites(const Json& truth, const Json& report, Differences& differenc
 }
 
 void compare_unknown_frees(const Json& truth, const Json& accuracy, Differences& differences) {
+    if (accuracy.at("unknown_frees").is_null()) return;  // not knowable
     const int64_t seen = number(accuracy, "unknown_frees");
     const int64_t expected = number(truth, "unknown_frees");
     if (truth.at("unknown_frees_are_minimum").get<bool>())

@@ -264,6 +264,31 @@ TEST_CASE("an unknown option is named", "[cli]") {
     CHECK(error_of({"-X", "-p", "1"}).what == "'-X'");
 }
 
+TEST_CASE("sampling, a budget and the forecast are options", "[cli]") {
+    const Options plain = options_of({"-p", "1"});
+    CHECK_FALSE(plain.sample_bytes);
+    CHECK_FALSE(plain.max_overhead);
+    CHECK(plain.predicts_cost);
+    const Options options = options_of({"-p", "1", "--sample", "512K", "--max-overhead", "5%", "--no-forecast"});
+    CHECK(options.sample_bytes == 524288u);
+    CHECK(options.max_overhead == 0.05);
+    CHECK_FALSE(options.predicts_cost);
+    CHECK(error_of({"-p", "1", "--sample", "0"}).what == "--sample '0'");
+    CHECK(error_of({"-p", "1", "--max-overhead", "0%"}).what == "--max-overhead '0%'");
+}
+
+TEST_CASE("list --placement wants processes, doctor none", "[cli]") {
+    const Result<Request> list = parse({"list", "--placement", "-p", "3,4"});
+    REQUIRE(list);
+    CHECK(std::get<ListPlacement>(*list).pids == Pids{3, 4});
+    CHECK(error_of({"list", "--placement"}).what == "list");
+    CHECK(error_of({"list", "-p", "3"}).what == "list");
+    const Result<Request> doctor = parse({"--max-live-blocks", "5000", "doctor"});
+    REQUIRE(doctor);
+    CHECK(std::get<Doctor>(*doctor).options.max_live_blocks == 5000);
+    CHECK(error_of({"-p", "3", "doctor"}).what == "doctor");
+}
+
 TEST_CASE("list stands alone", "[cli]") {
     const Result<Request> request = parse({"list"});
     REQUIRE(request);

@@ -50,3 +50,21 @@ TEST_CASE("a quote without an end is an error", "[cli]") {
     CHECK(split_command("").error().why == "no command in it");
     CHECK(split_command(" \t ").error().why == "no command in it");
 }
+
+TEST_CASE("a share is a percentage above 0", "[cli]") {
+    CHECK(parse_share("5%").value() == Approx(0.05));
+    CHECK(parse_share("0.5").value() == Approx(0.005));
+    CHECK(parse_share("100%").value() == 1);
+    for (const char* text : {"", "%", "0", "-1%", "101%", "5 %", "nan", "5%%"}) {
+        INFO(text);
+        CHECK_FALSE(parse_share(text));
+    }
+}
+
+TEST_CASE("a sampling distance is from 1 byte to 1 GiB", "[cli]") {
+    CHECK(parse_sampling_mean("512K").value() == 524288);
+    CHECK(parse_sampling_mean("1").value() == 1);
+    CHECK(parse_sampling_mean("1G").value() == 1u << 30);
+    for (const char* text : {"0", "2G", "x"})
+        CHECK_FALSE(parse_sampling_mean(text));
+}

@@ -66,17 +66,19 @@ TEST_CASE("a process record has the contract's keys, and null for what is not kn
 TEST_CASE("a report has the contract's keys in the contract's order", "[formats]") {
     const Json report = parsed(test::sample_report());
     CHECK(keys_of(report) ==
-          "type seq final time elapsed_ns scope heap mappings memory accuracy allocators sites_total sites");
+          "type seq final time elapsed_ns scope heap mappings memory accuracy overhead stopped allocators sites_total "
+          "sites");
     CHECK(keys_of(report["allocators"][0]) == "name allocations allocated_bytes");
     CHECK(keys_of(report["scope"]) == "by name pid pids");
     CHECK(keys_of(report["heap"]) ==
           "live_bytes live_blocks allocated_bytes allocations freed_bytes frees ended_bytes ended_blocks "
           "inherited_bytes inherited_blocks peak_live_bytes");
     CHECK(keys_of(report["mappings"]) == "live_bytes live_count mapped_bytes unmapped_bytes");
-    CHECK(keys_of(report["memory"]) == "rss_bytes rss_growth_bytes");
+    CHECK(keys_of(report["memory"]) == "rss_bytes rss_growth_bytes mapped_bytes");
     CHECK(keys_of(report["accuracy"]) ==
           "complete blocks_not_recorded stacks_not_recorded events_lost returns_missed frees_missed "
           "reallocs_unresolved inherited_lost unknown_frees calls_abandoned calls_suppressed stacks_truncated "
+          "sampling_mean_bytes "
           "children_not_seen");
     const Json& site = report["sites"][0];
     CHECK(keys_of(site) ==
@@ -121,7 +123,7 @@ TEST_CASE("a report's values are those of the record", "[formats]") {
           R"("inherited_blocks":0,"peak_live_bytes":12058624})");
     CHECK(report["mappings"].dump() ==
           R"({"live_bytes":67108864,"live_count":2,"mapped_bytes":83886080,"unmapped_bytes":16777216})");
-    CHECK(report["memory"].dump() == R"({"rss_bytes":50528256,"rss_growth_bytes":1048576})");
+    CHECK(report["memory"].dump() == R"({"rss_bytes":50528256,"rss_growth_bytes":1048576,"mapped_bytes":null})");
     CHECK(report["sites_total"] == 18);
     const Json& site = report["sites"][0];
     CHECK(site["id"] == "9f2c51d07ab3e846");
@@ -142,7 +144,7 @@ TEST_CASE("what is not knowable is null", "[formats]") {
     record.memory = {};
     record.accuracy.is_size_filtered = true;
     const Json report = parsed(record);
-    CHECK(report["memory"].dump() == R"({"rss_bytes":null,"rss_growth_bytes":null})");
+    CHECK(report["memory"].dump() == R"({"rss_bytes":null,"rss_growth_bytes":null,"mapped_bytes":null})");
     CHECK(report["accuracy"]["unknown_frees"].is_null());
     const Json& stackless = report["sites"][2];
     CHECK(stackless["id"].is_null());
@@ -154,6 +156,34 @@ TEST_CASE("what is not knowable is null", "[formats]") {
     CHECK(unnamed["file"].is_null());
     CHECK(unnamed["line"].is_null());
     CHECK(unnamed["offset"] == "0x2b158");
+}
+
+TEST_CASE("estimates say so and how far they may be off", "[formats]") {
+    ReportRecord record = test::sample_report();
+    record.accuracy.is_sampled = true;
+    record.accuracy.sampling_mean_bytes = 524288;
+    record.heap.error_bytes = 1000;
+    record.sites[0].error_bytes = 700;
+    const Json report = parsed(record);
+    CHECK(report["heap"]["estimate"] == true);
+    CHECK(report["heap"]["error_bytes"] == 1000);
+    CHECK(report["sites"][0]["estimate"] == true);
+    CHECK(report["sites"][0]["error_bytes"] == 700);
+    CHECK_FALSE(report["sites"][1].contains("estimate"));
+    CHECK(report["accuracy"]["sampling_mean_bytes"] == 524288);
+    CHECK(report["accuracy"]["unknown_frees"].is_null());
+}
+
+TEST_CASE("a report tells what tracing costs, and what stopped when", "[formats]") {
+    ReportRecord record = test::sample_report();
+    CHECK(parsed(record)["overhead"].is_null());
+    CHECK(parsed(record)["stopped"].is_null());
+    record.overhead = OverheadFigures{.hits_per_second = 41'000, .core_share = 0.0625, .max_core_share = std::nullopt};
+    record.stop = StopFigures{.elapsed_ns = 7, .reason = "too dear"};
+    CHECK(parsed(record)["overhead"].dump() ==
+          R"({"hits_per_second":41000,"core_share":0.0625,"max_core_share":null})");
+    CHECK(parsed(record)["stopped"].dump() ==
+          R"({"elapsed_ns":7,"reason":"too dear","figures":["heap","mappings","accuracy","allocators","sites"]})");
 }
 
 TEST_CASE("accuracy sums reasons under the contract's names, and a loss ends completeness", "[formats]") {

@@ -200,6 +200,28 @@ TEST_CASE("sites that hold nothing and did not change are no news", "[formats]")
     CHECK_THAT(text_of(report), ContainsSubstring("SSL_CTX_new_ex"));
 }
 
+TEST_CASE("an estimate has its error beside it", "[formats]") {
+    ReportRecord report = test::sample_report();
+    CHECK_THAT(text_of(report), !ContainsSubstring("±"));
+    report.accuracy.is_sampled = true;
+    report.accuracy.sampling_mean_bytes = 524288;
+    report.heap.error_bytes = 1 << 20;
+    report.sites[0].error_bytes = 2048;
+    const std::string text = text_of(report);
+    CHECK_THAT(text, ContainsSubstring(" ± 1.0 MiB in "));
+    CHECK_THAT(text, ContainsSubstring("2.0 KiB"));
+    CHECK_THAT(text, ContainsSubstring("one byte of 512.0 KiB is sampled"));
+    CHECK_THAT(text, !ContainsSubstring("from before the attach"));
+}
+
+TEST_CASE("the price of tracing and its end are told", "[formats]") {
+    ReportRecord report = test::sample_report();
+    report.overhead = OverheadFigures{.hits_per_second = 41'000, .core_share = 0.0625, .max_core_share = 0.1};
+    CHECK_THAT(text_of(report), ContainsSubstring("costs 6.2% of a core, 41,000 probe hits/s, 10.0% allowed"));
+    report.stop = StopFigures{.elapsed_ns = 12'000'000'000, .reason = "too dear"};
+    CHECK(text_of(report).starts_with("STOPPED: too dear; live, growth, mappings and call sites are those of 12s"));
+}
+
 TEST_CASE("traced events are lines of the text format, other records are not", "[formats]") {
     CHECK(text_of(BlockEventRecord{false, 12'345'678'901'234, 4242, 4243, "malloc", 0x55d0c0a012e0, 64, "9f2c51d0"}) ==
           "  12345.678901  4242/4243        alloc  0x55d0c0a012e0        64 B  malloc  9f2c51d0\n");

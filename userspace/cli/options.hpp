@@ -56,7 +56,10 @@ struct Options {
     bool shows_blocks = false;   // -a: each live block of the call sites shown
     bool traces_events = false;  // -t: each allocation and free as it happens
 
-    uint64_t min_size_bytes = 0;  // both ends are recorded
+    std::optional<double> max_overhead;    // share of one core that tracing may cost; none: as it comes
+    bool predicts_cost = true;             // calls are counted for a moment before recording starts
+    std::optional<uint32_t> sample_bytes;  // mean distance of sampled bytes; none: every block is recorded
+    uint64_t min_size_bytes = 0;           // both ends are recorded
     uint64_t max_size_bytes = std::numeric_limits<uint64_t>::max();
 
     OutputFormat format = OutputFormat::text;
@@ -81,12 +84,22 @@ struct Options {
 /// `memtrace list`.
 struct ListAllocators {};
 
+/// `memtrace list --placement -p PID`.
+struct ListPlacement {
+    std::vector<pid_t> pids;
+};
+
+/// `memtrace doctor`; of the options the sizes of tables count.
+struct Doctor {
+    Options options;
+};
+
 /// --help, --version: `text` goes to stdout and the status is 0.
 struct ShowText {
     std::string text;
 };
 
 /// What one command line asks for.
-using Request = std::variant<Options, ListAllocators, ShowText>;
+using Request = std::variant<Options, ListAllocators, ListPlacement, Doctor, ShowText>;
 
 }  // namespace memtrace

@@ -3,47 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <utility>
 
 #include "base/units.hpp"
+#include "cli/choices.hpp"
 #include "cli/help.hpp"
+#include "cli/usage.hpp"
 #include "cli/values.hpp"
 #include "memtrace/abi.h"
 
 namespace memtrace {
 namespace {
 
-constexpr uint64_t max_live_blocks_limit = 1u << 28;  // 8 GiB of struct mt_block
-constexpr uint64_t max_sites_limit = 1u << 24;        // 1 GiB of struct mt_site
-
-template <typename Value>
-using Choice = std::pair<std::string_view, Value>;
-
-constexpr std::array sort_orders = {
-    Choice<SortOrder>{"live", SortOrder::live}, Choice<SortOrder>{"count", SortOrder::count},
-    Choice<SortOrder>{"growth", SortOrder::growth}, Choice<SortOrder>{"age", SortOrder::age},
-    Choice<SortOrder>{"rate", SortOrder::rate}};
-constexpr std::array report_scopes = {Choice<ReportBy>{"process", ReportBy::process},
-                                      Choice<ReportBy>{"tree", ReportBy::tree}, Choice<ReportBy>{"exe", ReportBy::exe},
-                                      Choice<ReportBy>{"cgroup", ReportBy::cgroup},
-                                      Choice<ReportBy>{"all", ReportBy::all}};
-constexpr std::array output_formats = {Choice<OutputFormat>{"text", OutputFormat::text},
-                                       Choice<OutputFormat>{"json", OutputFormat::json}};
-constexpr std::array color_choices = {Choice<ColorChoice>{"auto", ColorChoice::automatic},
-                                      Choice<ColorChoice>{"always", ColorChoice::always},
-                                      Choice<ColorChoice>{"never", ColorChoice::never}};
-constexpr std::array attach_choices = {Choice<AttachChoice>{"session", AttachChoice::session},
-                                       Choice<AttachChoice>{"multi", AttachChoice::multi},
-                                       Choice<AttachChoice>{"perf", AttachChoice::perf}};
-
 Error usage_error(std::string what, std::string why, std::string hint) {
     return Error{std::move(what), std::move(why), std::move(hint), ExitStatus::usage};
-}
-
-Result<std::string> parse_path(const std::string& text) {
-    if (!text.empty()) return text;
-    return usage_error("''", "not a file name", "write the name of a file after it");
 }
 
 /// A target that is given again is the same target.
@@ -77,6 +52,8 @@ class CommandLine {
     void add_kernel_options();
     void add_allocator_options();
     void add_output_options();
+    void add_commands();
+    std::function<void(const std::vector<std::string>&)> pid_taker();
     CLI::Option* add_flag(const char* names, bool& target, const char* description, bool value = true);
     /// `parse`: text -> Result; its value is stored in `target`.
     template <typename Target, typename Parse>
@@ -90,15 +67,18 @@ class CommandLine {
     /// The text of --help or --version, or nothing.
     Result<std::optional<ShowText>> read_options(std::vector<std::string> arguments);
     Result<Request> checked();
+    Result<Request> checked_list();
     /// Gives the file of --obj to the functions that name none.
     Result<void> finish_user_functions();
     Error target_error() const;
 
     CLI::App app_{"Shows which call sites of running programs hold heap memory.", "memtrace"};
     CLI::App* list_ = nullptr;
+    CLI::App* doctor_ = nullptr;
     Options options_;
     std::string interval_text_;
     std::string object_path_;
+    bool lists_placement_ = false;
     std::optional<Error> complaint_;
 };
 
@@ -114,11 +94,24 @@ CommandLine::CommandLine() {
     add_output_options();
     app_.set_help_flag("-h,--help", "this text")->group("Output");
     app_.set_version_flag("--version", "memtrace " MEMTRACE_VERSION "\n", "the version")->group("Output");
+    add_commands();
+}
+
+void CommandLine::add_commands() {
     list_ = app_.add_subcommand("list", "the allocator functions that memtrace knows");
     list_->group("Commands");
     list_->allow_extras();
-    list_->formatter(std::make_shared<HelpFormatter>("\nUsage:\n  memtrace list\n\n"));
+    list_->formatter(std::make_shared<HelpFormatter>("\nUsage:\n  memtrace list [--placement -p PID]\n\n"));
+    list_->add_flag("--placement", lists_placement_, "where probes would go in a process, and what each costs");
+    list_->add_option_function<std::vector<std::string>>("-p,--pid", pid_taker(), "of which processes")
+        ->allow_extra_args(false)
+        ->option_text("PID[,PID...]");
     list_->set_help_flag("-h,--help", "this text");
+    doctor_ = app_.add_subcommand("doctor", "what a session takes from this machine");
+    doctor_->group("Commands");
+    doctor_->allow_extras();
+    doctor_->formatter(std::make_shared<HelpFormatter>("\nUsage:\n  memtrace [OPTIONS] doctor\n\n"));
+    doctor_->set_help_flag("-h,--help", "this text");
 }
 
 void CommandLine::complain(const std::string& name, const Error& error) {
@@ -171,16 +164,19 @@ void CommandLine::add_report_times() {
     add_value("COUNT", "", options_.count, parse_count, "reports, then the end");
 }
 
-void CommandLine::add_targets() {
-    const std::string group = "Targets";
-    auto store_pids = [this](const std::vector<std::string>& texts) {
+std::function<void(const std::vector<std::string>&)> CommandLine::pid_taker() {
+    return [this](const std::vector<std::string>& texts) {
         // Joined, so that a pid that is given twice in two options is one target.
         Result<std::vector<pid_t>> pids = parse_pids(CLI::detail::join(texts, ","));
         if (!pids) return complain("--pid", pids.error());
         options_.pids = std::move(*pids);
     };
+}
+
+void CommandLine::add_targets() {
+    const std::string group = "Targets";
     // CLI11's vector options go on into the positionals unless extra arguments are forbidden.
-    app_.add_option_function<std::vector<std::string>>("-p,--pid", store_pids, "these: -p 12,34 or -p $(pidof NAME)")
+    app_.add_option_function<std::vector<std::string>>("-p,--pid", pid_taker(), "these: -p 12,34 or -p $(pidof NAME)")
         ->allow_extra_args(false)
         ->option_text("PID[,PID...]")
         ->group(group);
@@ -240,6 +236,13 @@ void CommandLine::add_kernel_options() {
         ->group(group);
     add_value("-Z,--max-size", "SIZE", options_.max_size_bytes, parse_bytes, "only blocks of at most SIZE")
         ->group(group);
+    add_value("--sample", "SIZE", options_.sample_bytes, parse_sampling_mean,
+              "one byte of SIZE: estimates, but cheap: 512K")
+        ->group(group);
+    add_value("--max-overhead", "SHARE", options_.max_overhead, parse_share,
+              "of one core; sampling keeps it, or tracing ends: 5%")
+        ->group(group);
+    add_flag("--no-forecast", options_.predicts_cost, "start at once, do not count calls before", false)->group(group);
     add_value(
         "--attach", "HOW", options_.attach, [](const std::string& text) { return parse_choice(text, attach_choices); },
         "session, multi or perf (the first that works)")
@@ -364,6 +367,14 @@ Result<void> CommandLine::finish_user_functions() {
     return {};
 }
 
+Result<Request> CommandLine::checked_list() {
+    const bool is_alone = app_.parse_order().empty() && options_.command.empty();
+    if (is_alone && lists_placement_ && !options_.pids.empty()) return Request(ListPlacement{options_.pids});
+    if (is_alone && !lists_placement_ && options_.pids.empty()) return Request(ListAllocators{});
+    return usage_error("list", "takes --placement and -p PID together, or nothing",
+                       "write memtrace list, or memtrace list --placement -p PID");
+}
+
 Result<Request> CommandLine::checked() {
     const std::vector<std::string> extras = app_.remaining(true);
     if (!extras.empty() && extras.front().starts_with('-'))
@@ -372,10 +383,10 @@ Result<Request> CommandLine::checked() {
         return usage_error(fmt::format("'{}'", extras.front()), "one argument too many",
                            "write several processes as -p 12,34 and a command after --");
     if (complaint_) return *complaint_;
-    if (list_->parsed()) {
-        const bool is_alone = app_.parse_order().empty() && options_.command.empty();
-        if (is_alone) return Request(ListAllocators{});
-        return usage_error("list", "takes no options and no target", "write memtrace list");
+    if (list_->parsed()) return checked_list();
+    if (doctor_->parsed()) {
+        if (options_.pids.empty() && options_.command.empty()) return Request(Doctor{std::move(options_)});
+        return usage_error("doctor", "takes no target", "write memtrace doctor");
     }
     if (options_.min_size_bytes > options_.max_size_bytes)
         return usage_error("--min-size", "above --max-size, so nothing would be recorded", "swap the two");

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "probes/allocator_table.hpp"
+#include "processes/process.hpp"
 #include "reports/leak_report.hpp"
 
 namespace memtrace {
@@ -139,6 +140,8 @@ MemoryFigures Reporter::memory_of(const ScopeFigures& figures) {
     for (const ProcessFigures& process : figures.processes) {
         const ProcessDescription& known = processes_[process.number];
         if (!process.has_ended && known.rss_bytes) memory.rss_bytes = memory.rss_bytes.value_or(0) + *known.rss_bytes;
+        const auto mapped_bytes = process.has_ended ? std::nullopt : read_mapped_bytes(process.pid);
+        if (mapped_bytes) memory.mapped_bytes = memory.mapped_bytes.value_or(0) + *mapped_bytes;
     }
     const auto first = first_rss_bytes_.find(figures.scope);
     if (memory.rss_bytes && first != first_rss_bytes_.end() && first->second > 0)
@@ -172,6 +175,7 @@ FigureOptions Reporter::figure_options() const {
     return {.older_ns = options_.older_ns,
             .keeps_blocks = options_.shows_blocks,
             .is_size_filtered = filters_sizes(options_),
+            .sampling_mean_bytes = tracer_.sampling_mean(),
             .side_band_lost = tracer_.side_band_lost() + tracer_.owners_not_recorded()};
 }
 
@@ -224,7 +228,10 @@ Result<void> Reporter::write_report(ScopeFigures figures, const Moment& moment) 
                                            .older_ns = options_.older_ns,
                                            .shows_blocks = options_.shows_blocks};
     const auto row_names = [&](uint32_t row) { return row_name(tracer_.table(), row); };
-    return output_.write(build_leak_report(std::move(figures), input, report_options, tracer_, row_names));
+    ReportRecord record = build_leak_report(std::move(figures), input, report_options, tracer_, row_names);
+    record.overhead = overhead_;
+    record.stop = stop_;
+    return output_.write(record);
 }
 
 Result<void> Reporter::write_rest(RestRecord rest) {
@@ -282,6 +289,10 @@ void Reporter::release_ended() {
             history_.end_address_spaces(tracer_.read_snapshot(), tracer_.mapping_ledger(), keep_stack));
     }
     tracer_.release_ended();
+}
+
+void Reporter::note_stop(const std::string& reason) {
+    stop_ = StopFigures{.elapsed_ns = static_cast<uint64_t>(now_ns(CLOCK_MONOTONIC)) - start_ns_, .reason = reason};
 }
 
 void Reporter::set_baseline() {

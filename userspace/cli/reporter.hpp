@@ -33,6 +33,10 @@ class Reporter {
     void set_baseline();
     /// What has ended and has had its last report gives its room back, now and then.
     void release_ended();
+    /// What the next reports say of the cost of tracing.
+    void set_overhead(const std::optional<OverheadFigures>& overhead) { overhead_ = overhead; }
+    /// The probes were taken away.
+    void note_stop(const std::string& reason);
     /// True as soon as a report had to say that something was lost.
     bool has_losses() const { return has_losses_; }
 
@@ -70,6 +74,8 @@ class Reporter {
     size_t ends_shown_ = 0;  // since the last tick
     uint64_t sequence_ = 0;
     bool has_losses_ = false;
+    std::optional<OverheadFigures> overhead_;
+    std::optional<StopFigures> stop_;
 };
 
 }  // namespace memtrace

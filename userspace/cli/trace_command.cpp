@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/log.hpp"
+#include "cli/cost_watch.hpp"
 #include "cli/event_loop.hpp"
 #include "cli/output.hpp"
 #include "cli/reporter.hpp"
@@ -33,7 +34,9 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
                            .max_stack_frames = options.max_stack_frames,
                            .min_size_bytes = options.min_size_bytes,
                            .max_size_bytes = options.max_size_bytes,
-                           .traces_blocks = options.traces_events};
+                           .traces_blocks = options.traces_events,
+                           .samples = options.sample_bytes.has_value() || options.max_overhead.has_value(),
+                           .sampling_mean_bytes = options.sample_bytes.value_or(0)};
     // Where there is one process it may fill the tables.
     if (!options.has_one_process()) {
         session.max_process_blocks = options.max_live_blocks / 2;
@@ -96,6 +99,7 @@ class LiveSession : private TracerListener {
     Result<void> handle_signals(const Wakeup& wakeup);
     Result<void> handle_tick(uint64_t ticks);
     Result<void> handle_exits();
+    void watch_cost();
     Result<void> end_by_signal(const signalfd_siginfo& info);
     void reap_command();
     int finish(const Result<void>& outcome);
@@ -112,6 +116,7 @@ class LiveSession : private TracerListener {
     AllocatorTable table_;
     std::unique_ptr<Tracer> tracer_;
     std::optional<Reporter> reporter_;
+    std::optional<CostWatch> cost_watch_;
     std::optional<Command> command_;
     std::string command_path_;
     std::optional<int> command_status_;  // as a shell has it
@@ -172,8 +177,9 @@ Result<void> LiveSession::add_targets() {
 }
 
 Result<void> LiveSession::begin_recording() {
-    tracer_->arm();
+    if (!cost_watch_->stop_reason()) tracer_->arm();
     reporter_.emplace(options_, *tracer_, output_);
+    if (cost_watch_->stop_reason()) reporter_->note_stop(*cost_watch_->stop_reason());
     // Who reads that a process is attached may count on every allocation from then on.
     std::vector<std::string> names;
     for (const auto& [pid, target] : tracer_->targets()) {
@@ -190,6 +196,7 @@ Result<void> LiveSession::begin_recording() {
             start_failure_ = static_cast<int>(CommandStatus::not_executable);
             return started;
         }
+    if (auto started = cost_watch_->start(); !started) return started;
     return loop_.start_ticks(options_.interval_ns);
 }
 
@@ -214,6 +221,9 @@ Result<void> LiveSession::start() {
         if (auto watched = loop_.watch(fd); !watched) return watched;
     on_record(start_record(arguments_, tracer_->rung()));
     if (auto added = add_targets(); !added) return added;
+    cost_watch_.emplace(options_, *tracer_);
+    if (auto predicted = cost_watch_->predict(); !predicted) return predicted;
+    if (auto watched = loop_.watch(cost_watch_->fd()); !watched) return watched;
     return begin_recording();
 }
 
@@ -276,10 +286,20 @@ Result<void> LiveSession::handle_exits() {
     return {};
 }
 
+void LiveSession::watch_cost() {
+    if (const auto change = cost_watch_->on_wakeup()) {
+        log_warning(*change);
+        on_record(WarningRecord{.code = "overhead", .message = *change});
+        if (cost_watch_->stop_reason()) reporter_->note_stop(*cost_watch_->stop_reason());
+    }
+    reporter_->set_overhead(cost_watch_->figures());
+}
+
 Result<void> LiveSession::loop() {
     while (end_reason_.empty()) {
         const Wakeup wakeup = loop_.wait();
         tracer_->drain(*this);
+        watch_cost();
         if (listener_error_) return *listener_error_;
         if (auto handled = handle_exits(); !handled) return handled;
         reporter_->release_ended();

@@ -134,6 +134,28 @@ Result<uint64_t> parse_ring_size(std::string_view text) {
     return usage_error(text, "not a power of two from 4K to 1G", "write 8M or 64M");
 }
 
+Result<std::string> parse_path(const std::string& text) {
+    if (!text.empty()) return text;
+    return usage_error("''", "not a file name", "write the name of a file after it");
+}
+
+Result<uint64_t> parse_sampling_mean(std::string_view text) {
+    Result<uint64_t> size_bytes = parse_size(text);
+    if (!size_bytes) return size_bytes;
+    if (*size_bytes >= 1 && *size_bytes <= 1u << 30) return size_bytes;
+    return usage_error(text, "not a distance from 1 to 1G", "write 512K; 1 records every block");
+}
+
+Result<double> parse_share(std::string_view text) {
+    std::string_view digits = text;
+    if (digits.ends_with('%')) digits.remove_suffix(1);
+    double percent = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), percent);
+    const bool is_number = error == std::errc() && end == digits.data() + digits.size();
+    if (is_number && percent > 0 && percent <= 100) return percent / 100;
+    return usage_error(text, "not a share above 0% and up to 100%", "write 5%, of one core");
+}
+
 Result<std::vector<std::string>> split_command(std::string_view text) {
     constexpr std::string_view hint = "quote blanks with ' or \", or write the command after --";
     WordSplitter splitter(text);

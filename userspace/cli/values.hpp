@@ -28,6 +28,15 @@ Result<uint64_t> parse_interval(std::string_view text);
 /// Bytes of a ring buffer: a power of two from 4K (one page) to 1G, which the kernel demands of BPF_MAP_TYPE_RINGBUF.
 Result<uint64_t> parse_ring_size(std::string_view text);
 
+/// The name of a file.
+Result<std::string> parse_path(const std::string& text);
+
+/// Bytes of the mean distance between two sampled bytes: 1 to 1G.
+Result<uint64_t> parse_sampling_mean(std::string_view text);
+
+/// A share above 0 and up to 100 %: `5%`, `0.5%`, `5`; 1 is all of it.
+Result<double> parse_share(std::string_view text);
+
 /// Splits `text` as a POSIX shell splits words (Shell Command Language, 2.2 and 2.6.5): blanks separate; apostrophe,
 /// quotation mark and backslash quote; nothing is expanded, so $, *, ~, | and > are plain characters. At least one
 /// word.

@@ -96,18 +96,25 @@ Json json_of(const ReportScope& scope) {
         {"by", scope.by}, {"name", printable(scope.name)}, {"pid", number_or_null(scope.pid)}, {"pids", scope.pids}};
 }
 
+/// What stands beside figures that are estimates.
+void add_error(Json& object, const std::optional<uint64_t>& error_bytes) {
+    if (!error_bytes) return;
+    object["estimate"] = true;
+    object["error_bytes"] = *error_bytes;
+}
+
 Json json_of(const HeapFigures& heap) {
-    return {{"live_bytes", heap.live_bytes},
-            {"live_blocks", heap.live_blocks},
-            {"allocated_bytes", heap.totals.allocated_bytes},
-            {"allocations", heap.totals.allocations},
-            {"freed_bytes", heap.totals.freed_bytes},
-            {"frees", heap.totals.frees},
-            {"ended_bytes", heap.ended_bytes},
-            {"ended_blocks", heap.ended_blocks},
-            {"inherited_bytes", heap.inherited_bytes},
-            {"inherited_blocks", heap.inherited_blocks},
-            {"peak_live_bytes", heap.peak_live_bytes}};
+    Json object = {{"live_bytes", heap.live_bytes},
+                   {"live_blocks", heap.live_blocks},
+                   {"allocated_bytes", heap.totals.allocated_bytes},
+                   {"allocations", heap.totals.allocations},
+                   {"freed_bytes", heap.totals.freed_bytes},
+                   {"frees", heap.totals.frees},
+                   {"ended_bytes", heap.ended_bytes},
+                   {"ended_blocks", heap.ended_blocks},
+                   {"peak_live_bytes", heap.peak_live_bytes}};
+    add_error(object, heap.error_bytes);
+    return object;
 }
 
 Json json_of(const MappingTotals& mappings) {
@@ -119,7 +126,8 @@ Json json_of(const MappingTotals& mappings) {
 
 Json json_of(const MemoryFigures& memory) {
     return {{"rss_bytes", number_or_null(memory.rss_bytes)},
-            {"rss_growth_bytes", number_or_null(memory.rss_growth_bytes)}};
+            {"rss_growth_bytes", number_or_null(memory.rss_growth_bytes)},
+            {"mapped_bytes", number_or_null(memory.mapped_bytes)}};
 }
 
 Json json_of(const Accuracy& accuracy) {
@@ -131,11 +139,26 @@ Json json_of(const Accuracy& accuracy) {
             {"frees_missed", accuracy.frees_missed},
             {"reallocs_unresolved", accuracy.reallocs_unresolved},
             {"inherited_lost", accuracy.inherited_lost},
-            {"unknown_frees", accuracy.is_size_filtered ? Json(nullptr) : Json(accuracy.unknown_frees)},
+            {"unknown_frees", accuracy.knows_unknown_frees() ? Json(accuracy.unknown_frees) : Json(nullptr)},
             {"calls_abandoned", accuracy.calls_abandoned},
             {"calls_suppressed", accuracy.calls_suppressed},
             {"stacks_truncated", accuracy.stacks_truncated},
+            {"sampling_mean_bytes", accuracy.sampling_mean_bytes},
             {"children_not_seen", accuracy.children_not_seen}};
+}
+
+Json json_of(const std::optional<OverheadFigures>& overhead) {
+    if (!overhead) return nullptr;
+    return {{"hits_per_second", overhead->hits_per_second},
+            {"core_share", overhead->core_share},
+            {"max_core_share", number_or_null(overhead->max_core_share)}};
+}
+
+Json json_of(const std::optional<StopFigures>& stop) {
+    if (!stop) return nullptr;
+    return {{"elapsed_ns", stop->elapsed_ns},
+            {"reason", printable(stop->reason)},
+            {"figures", {"heap", "mappings", "accuracy", "allocators", "sites"}}};
 }
 
 Json json_of(const std::optional<Ages>& ages) {
@@ -225,6 +248,7 @@ Json json_of(const SiteEntry& site) {
                    {"stack_error", text_or_null(site.stack_error)},
                    {"frames", list_of(site.frames)}};
     if (site.is_inherited) object["inherited"] = true;
+    add_error(object, site.error_bytes);
     if (site.blocks) object["blocks"] = list_of(*site.blocks);
     return object;
 }
@@ -240,6 +264,8 @@ Json json_of(const ReportRecord& record) {
                    {"mappings", json_of(record.mappings)},
                    {"memory", json_of(record.memory)},
                    {"accuracy", json_of(record.accuracy)},
+                   {"overhead", json_of(record.overhead)},
+                   {"stopped", json_of(record.stop)},
                    {"allocators", list_of(record.allocators)},
                    {"sites_total", record.sites_total},
                    {"sites", list_of(record.sites)}};

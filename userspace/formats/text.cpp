@@ -68,6 +68,19 @@ std::string loss_lines(const Accuracy& accuracy, const WriterOptions& options, c
     return text;
 }
 
+/// What no longer moves, before the figures that it is about.
+std::string stop_lines(const std::optional<StopFigures>& stop, const WriterOptions& options, const Style& style) {
+    if (!stop) return {};
+    constexpr std::string_view start = "STOPPED: ";
+    const std::string line =
+        fmt::format("{}{}; live, growth, mappings and call sites are those of {} after the attach, resident is of now",
+                    start, stop->reason, format_duration(stop->elapsed_ns));
+    std::string text;
+    for (const std::string& part : wrap_words(line, options.width, start.size()))
+        text += style.loss(part) + '\n';
+    return text;
+}
+
 std::string title_line(const ReportRecord& report, const WriterOptions& options, const Style& style) {
     const std::string when = fmt::format("{}, {}{} after the attach", clock_text(report.time_unix_ns),
                                          report.is_final ? "final report, " : "", format_duration(report.elapsed_ns));
@@ -85,7 +98,8 @@ std::string title_line(const ReportRecord& report, const WriterOptions& options,
 std::string heap_lines(const ReportRecord& report, const Style& style) {
     const HeapFigures& heap = report.heap;
     std::string text =
-        labeled("live", fmt::format("{} in {}, peak {}", style.headline(format_size(heap.live_bytes)),
+        labeled("live", fmt::format("{}{} in {}, peak {}", style.headline(format_size(heap.live_bytes)),
+                                    heap.error_bytes ? " ± " + format_size(*heap.error_bytes) : "",
                                     counted(heap.live_blocks, "block"), format_size(heap.peak_live_bytes)));
     text += labeled("growth", fmt::format("{} since the last report, {} since the {}",
                                           growth_text(heap.growth_bytes, style, "none"),
@@ -103,6 +117,8 @@ std::string memory_lines(const ReportRecord& report, const Style& style) {
     if (report.memory.rss_bytes) resident = style.headline(format_size(*report.memory.rss_bytes));
     if (report.memory.rss_bytes && report.memory.rss_growth_bytes)
         resident += fmt::format(", {} since the attach", growth_text(*report.memory.rss_growth_bytes, style));
+    if (report.stop && report.memory.mapped_bytes)
+        resident += fmt::format(", of {} mapped", format_size(*report.memory.mapped_bytes));
     const MappingTotals& mappings = report.mappings;
     std::string text;
     if (mappings.mapped_bytes > 0)
@@ -135,13 +151,24 @@ std::string rate_lines(const IntervalFigures& interval) {
            labeled("freed", rate_text(interval.freed_bytes, interval.frees, interval.duration_ns));
 }
 
+std::string overhead_line(const std::optional<OverheadFigures>& overhead) {
+    if (!overhead) return {};
+    const std::string limit =
+        overhead->max_core_share ? fmt::format(", {:.1f}% allowed", 100 * *overhead->max_core_share) : "";
+    return labeled("tracing", fmt::format("costs {:.1f}% of a core, {}/s{}", 100 * overhead->core_share,
+                                          counted(overhead->hits_per_second, "probe hit"), limit));
+}
+
 /// Whether the figures are all there, and what else a careful reader wants to know about them.
 std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& options, const Style& style) {
     std::string line = accuracy.is_complete() ? "complete" : "NOT COMPLETE, see above";
     const auto add = [&](uint64_t count, std::string_view thing, std::string_view text) {
         if (count > 0) line += fmt::format("; {} {}", counted(count, thing), text);
     };
-    if (!accuracy.is_size_filtered) add(accuracy.unknown_frees, "free", "of blocks from before the attach");
+    if (accuracy.sampling_mean_bytes > 1)
+        line += fmt::format("; estimates: one byte of {} is sampled, ± is one standard error",
+                            format_size(accuracy.sampling_mean_bytes));
+    if (accuracy.knows_unknown_frees()) add(accuracy.unknown_frees, "free", "of blocks from before the attach");
     add(accuracy.blocks_filtered, "allocation", "outside the sizes asked for");
     add(accuracy.calls_abandoned, "call", "left by a jump or a thread's end, no blocks");
     add(accuracy.stacks_truncated, "stack", "cut short, why is said with them");
@@ -154,9 +181,9 @@ std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& option
 
 std::string text_of(const ReportRecord& report, const WriterOptions& options) {
     const Style style(options.has_colors);
-    std::string text = loss_lines(report.accuracy, options, style) + title_line(report, options, style);
-    text += heap_lines(report, style) + memory_lines(report, style) + rate_lines(report.interval) +
-            allocator_lines(report.allocators) + '\n';
+    std::string text = loss_lines(report.accuracy, options, style) + stop_lines(report.stop, options, style);
+    text += title_line(report, options, style) + heap_lines(report, style) + memory_lines(report, style) +
+            rate_lines(report.interval) + allocator_lines(report.allocators) + overhead_line(report.overhead) + '\n';
     if (const std::string processes = process_section(report, options); !processes.empty()) text += processes + '\n';
     const std::string heap_sites = site_section(report, "heap", options);
     const std::string mapping_sites = site_section(report, "mapping", options);

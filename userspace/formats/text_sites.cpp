@@ -58,6 +58,7 @@ class SiteTable {
         const uint64_t whole = is_mapping_ ? report_.mappings.live_bytes : report_.heap.live_bytes;
         rank_.cells.push_back(fmt::format("{}", rank_.cells.size() + 1));
         live_.cells.push_back(format_size(site.live_bytes));
+        error_.cells.push_back(site.error_bytes ? format_size(*site.error_bytes) : "-");
         share_.cells.push_back(share_of(site.live_bytes, whole));
         blocks_.cells.push_back(format_count(site.live_blocks));
         growth_.cells.push_back(format_size_change(site.growth_bytes));
@@ -73,6 +74,7 @@ class SiteTable {
         std::vector<Column> columns = {rank_, live_, share_, blocks_, growth_};
         columns[3].title = is_mapping_ ? "mappings" : "blocks";
         if (report_.has_baseline) columns.push_back(since_baseline_);
+        if (report_.heap.error_bytes && !is_mapping_) columns.insert(columns.begin() + 2, error_);
         if (report_.order == SiteOrder::rate) columns.push_back(rate_);
         columns.insert(columns.end(), {median_, oldest_, function_});
         drop_columns(columns, width);
@@ -84,6 +86,7 @@ class SiteTable {
     bool is_mapping_;
     Column rank_{"  #"};
     Column live_{"      live", 0, Emphasis::headline};
+    Column error_{"±", 1};
     Column share_{"share", 3};
     Column blocks_{"   blocks"};
     Column growth_{"    growth", 0, Emphasis::growth};

@@ -73,6 +73,23 @@ int read_exe(ProcessInfo& info) {
     return 0;
 }
 
+/// The field of /proc/PID/statm (proc(5)), which counts pages; the first one is 0.
+std::optional<uint64_t> read_statm_bytes(pid_t pid, int field) {
+    auto statm = read_whole_file(proc_path(pid, "statm"));
+    const auto* text = std::get_if<std::string>(&statm);
+    if (!text) return std::nullopt;
+    size_t start = 0;
+    for (; field > 0; --field) {
+        const size_t space = text->find(' ', start);
+        if (space == std::string::npos) return std::nullopt;
+        start = space + 1;
+    }
+    uint64_t pages = 0;
+    const auto parsed = std::from_chars(text->data() + start, text->data() + text->size(), pages);
+    if (parsed.ec != std::errc()) return std::nullopt;
+    return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace
 
 Error process_error(std::string what, int error_number) {
@@ -118,15 +135,11 @@ bool run_same_program(pid_t first, pid_t second) {
 }
 
 std::optional<uint64_t> read_rss_bytes(pid_t pid) {
-    auto statm = read_whole_file(proc_path(pid, "statm"));
-    const auto* text = std::get_if<std::string>(&statm);
-    if (!text) return std::nullopt;
-    const size_t space = text->find(' ');
-    if (space == std::string::npos) return std::nullopt;
-    uint64_t pages = 0;
-    const auto parsed = std::from_chars(text->data() + space + 1, text->data() + text->size(), pages);
-    if (parsed.ec != std::errc()) return std::nullopt;
-    return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    return read_statm_bytes(pid, 1);
+}
+
+std::optional<uint64_t> read_mapped_bytes(pid_t pid) {
+    return read_statm_bytes(pid, 0);
 }
 
 }  // namespace memtrace

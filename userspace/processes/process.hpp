@@ -37,6 +37,9 @@ bool run_same_program(pid_t first, pid_t second);
 /// (/proc/PID/statm sums per-cpu counters roughly, proc(5)). Thread-safe.
 std::optional<uint64_t> read_rss_bytes(pid_t pid);
 
+/// All mappings of the process in bytes, touched or not; none when it has ended. Thread-safe.
+std::optional<uint64_t> read_mapped_bytes(pid_t pid);
+
 /// "no such process" or "not privileged" as it follows from the errno of an access to /proc/PID; `what` names the
 /// thing.
 Error process_error(std::string what, int error_number);

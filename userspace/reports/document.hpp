@@ -55,6 +55,20 @@ struct ReportScope {
 struct MemoryFigures {
     std::optional<uint64_t> rss_bytes;
     std::optional<int64_t> rss_growth_bytes;  // since the attach
+    std::optional<uint64_t> mapped_bytes;     // all mappings, touched or not
+};
+
+/// What tracing costs, of all targets together.
+struct OverheadFigures {
+    uint64_t hits_per_second = 0;
+    double core_share = 0;                 // of one core: 0.05 is 50 ms in a second
+    std::optional<double> max_core_share;  // that was asked for
+};
+
+/// The probes were taken away: what comes from them is as it was then.
+struct StopFigures {
+    uint64_t elapsed_ns = 0;  // since the attach
+    std::string reason;
 };
 
 /// One process of a scope that has several.
@@ -104,6 +118,8 @@ struct SiteEntry {
     std::vector<SiteHolder> holders;  // where the scope may have several processes: those that hold most, most first
     uint64_t holders_total = 0;
 
+    std::optional<uint64_t> error_bytes;  // one standard error of live_bytes, where that is an estimate
+
     uint64_t allocated_since_previous_bytes = 0;  // for people, as in ReportRecord
 };
 
@@ -118,6 +134,8 @@ struct ReportRecord {
     MappingTotals mappings;
     MemoryFigures memory;
     Accuracy accuracy;
+    std::optional<OverheadFigures> overhead;  // none: not measured yet, or not measurable
+    std::optional<StopFigures> stop;
     std::vector<AllocatorEntry> allocators;  // most called first
     uint64_t sites_total = 0;
     std::vector<SiteEntry> sites;

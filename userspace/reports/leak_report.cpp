@@ -48,6 +48,7 @@ SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowName
     entry.growth_since_baseline_bytes = figures.growth_since_baseline_bytes;
     entry.allocated_since_previous_bytes = figures.allocated_since_previous_bytes;
     entry.ages = figures.ages;
+    entry.error_bytes = figures.error_bytes;
     entry.stack_error = stack_error(figures, names);
     entry.frames = names.frames(figures.site);
     entry.holders = figures.holders;

@@ -32,6 +32,7 @@ Result<FileLinks::LinkedFile*> FileLinks::open(const FileIdentity& identity, int
 
 Result<void> FileLinks::attach(const FileIdentity& identity, int fd, const ProbedFile& file, const std::string& name,
                                pid_t pid) {
+    if (is_detached_) return {};
     auto linked = open(identity, fd, file, name);
     if (!linked) return std::move(linked).error();
     auto attached = attach_to(**linked, pid);
@@ -42,6 +43,7 @@ Result<void> FileLinks::attach(const FileIdentity& identity, int fd, const Probe
 
 Result<void> FileLinks::attach_for_all(const FileIdentity& identity, int fd, const ProbedFile& file,
                                        const std::string& name) {
+    if (is_detached_) return {};
     auto linked = open(identity, fd, file, name);
     if (!linked) return std::move(linked).error();
     if ((*linked)->for_all) return {};
@@ -122,6 +124,24 @@ void FileLinks::retire_for_all(LinkedFile& linked) {
     numbers_.erase(linked.number);
     ++*linked.open_own;
     retirer_.retire(std::move(*linked.for_all), linked.open_own);
+}
+
+void FileLinks::detach() {
+    is_detached_ = true;
+    for (auto& [identity, linked] : files_) {
+        while (!linked.own.empty())
+            retire_own(linked, linked.own.begin()->first, {});
+        if (linked.for_all) retire_for_all(linked);
+    }
+    files_.clear();
+    tell_whether_children_can_be_armed();
+}
+
+std::vector<const ProbedFile*> FileLinks::probed_files() const {
+    std::vector<const ProbedFile*> files;
+    for (const auto& [identity, linked] : files_)
+        files.push_back(linked.file);
+    return files;
 }
 
 /// A number that was given back long ago first: its link may still be closing.

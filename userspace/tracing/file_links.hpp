@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
@@ -43,6 +44,11 @@ class FileLinks {
     /// The process needs no probes any more; nothing of it may be armed.
     void release(pid_t pid);
 
+    /// No process has probes any more, nor gets any; nothing may be armed.
+    void detach();
+
+    /// What the files that have probes offer.
+    std::vector<const ProbedFile*> probed_files() const;
     bool is_attached(const FileIdentity& identity, pid_t pid) const;
     /// Since when the probes of the file stand for the process (CLOCK_MONOTONIC); none if they do not.
     std::optional<uint64_t> standing_since_ns(const FileIdentity& identity, pid_t pid) const;
@@ -80,6 +86,7 @@ class FileLinks {
 
     Session& session_;
     bool are_for_all_;
+    bool is_detached_ = false;
     std::map<FileIdentity, LinkedFile> files_;
     std::set<uint32_t> numbers_;  // of links for everybody that stand
     uint32_t last_number_ = 0;

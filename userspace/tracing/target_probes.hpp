@@ -11,6 +11,7 @@
 #include "kernel/session.hpp"
 #include "processes/mapping_events.hpp"
 #include "tracing/file_links.hpp"
+#include "tracing/overhead.hpp"
 #include "tracing/probe_cache.hpp"
 #include "tracing/target.hpp"
 #include "tracing/unwind_table_loader.hpp"
@@ -49,6 +50,12 @@ class TargetProbes {
     void forget_image(Target& target);
     /// The process needs no probes any more; nothing of it may be armed.
     void release(pid_t pid);
+
+    /// No process has probes any more, nor gets any; nothing may be armed.
+    void detach() { links_.detach(); }
+    /// What malloc and free of the targets carry; where several allocators are mapped, of the one that took libc's
+    /// place.
+    HitKinds hit_kinds() const;
 
     /// See UnwindTableLoader::answer.
     void answer(const mt_file_event& event);

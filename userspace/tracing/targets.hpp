@@ -39,6 +39,7 @@ class Targets {
         : session_(session), stack_store_(stack_store), scope_(scope), probes_(session, table, scope.is_for_all()) {}
 
     TargetProbes& probes() { return probes_; }
+    const TargetProbes& probes() const { return probes_; }
     const std::map<pid_t, Target>& all() const { return targets_; }
     Target* find(pid_t pid);
 

@@ -23,6 +23,7 @@
 #include "reports/document.hpp"
 #include "reports/leak_report.hpp"
 #include "symbols/stack_store.hpp"
+#include "tracing/overhead.hpp"
 #include "tracing/raw_stacks.hpp"
 #include "tracing/scope.hpp"
 #include "tracing/targets.hpp"
@@ -49,6 +50,19 @@ class Tracer : private EventSink, public SiteNames {
     void arm();
     /// Stops recording; figures and names stay.
     void disarm() { session_->disarm(); }
+
+    /// See Session::set_sampling_mean.
+    void set_sampling_mean(uint32_t mean_bytes) { session_->set_sampling_mean(mean_bytes); }
+    uint32_t sampling_mean() const { return session_->sampling_mean(); }
+
+    /// See Session::count_program_runs.
+    Result<Fd> count_program_runs() const { return session_->count_program_runs(); }
+    ProgramRuns program_runs() const { return session_->program_runs(); }
+    /// What malloc and free of the targets carry; where several allocators are mapped, of the one that took libc's
+    /// place.
+    HitKinds hit_kinds() const { return targets_.probes().hit_kinds(); }
+    /// Stops recording and takes all probes away for good; what was recorded stays readable.
+    void detach();
 
     const AllocatorTable& table() const { return table_; }
     AttachRung rung() const { return session_->rung(); }

@@ -1,0 +1,115 @@
+#include "cli/placement_list.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "kernel/links.hpp"
+#include "probes/allocator_table.hpp"
+#include "processes/mappings.hpp"
+#include "processes/process.hpp"
+#include "tracing/probe_cache.hpp"
+
+namespace memtrace {
+namespace {
+
+using Columns = std::array<std::string, 6>;
+
+AttachRung best_rung() {
+    for (const AttachRung rung : {AttachRung::session, AttachRung::multi})
+        if (kernel_has_rung(rung)) return rung;
+    return AttachRung::perf;
+}
+
+std::string place_text(const ProbePoint& point) {
+    const std::string symbol = point.symbol.empty() ? "?" : printable(point.symbol);
+    return fmt::format("{}+{:#x}", symbol, point.placement.offset);
+}
+
+bool has_return_probe(const ProbePoint& point, const AllocatorTable& table) {
+    return point.kind == PointKind::entry && is_return_probed(table[point.row].row);
+}
+
+std::string return_text(const ProbePoint& point, const AllocatorTable& table) {
+    if (point.kind != PointKind::entry) return "is one";
+    if (returns_by_instruction(table[point.row].row)) return "by instruction";
+    return has_return_probe(point, table) ? "probed" : "not needed";
+}
+
+/// Of a call that is recorded. A stepped instruction costs a second trap.
+std::string cost_text(const ProbePoint& point, const AllocatorTable& table, const std::optional<TrapPrice>& price) {
+    const bool returns = has_return_probe(point, table);
+    if (!price) return fmt::format("{} traps", (point.placement.is_emulated ? 1 : 2) + (returns ? 1 : 0));
+    const double entry_ns = price->entry_ns(point.placement.is_emulated);
+    return fmt::format("{:.2f} us", (entry_ns + (returns ? price->return_ns : 0)) / 1000);
+}
+
+std::string text_of(const std::vector<Columns>& lines) {
+    std::array<size_t, std::tuple_size_v<Columns>> widths{};
+    for (const Columns& line : lines)
+        for (size_t index = 0; index < line.size(); ++index)
+            widths[index] = std::max(widths[index], line[index].size());
+    std::string text;
+    for (const Columns& line : lines) {
+        for (size_t index = 0; index + 1 < line.size(); ++index)
+            text += fmt::format("{:<{}}  ", line[index], widths[index]);
+        text += line.back() + '\n';
+    }
+    return text;
+}
+
+Result<void> add_probes_of(pid_t pid, ProbeCache& cache, std::set<FileIdentity>& seen,
+                           std::vector<PlacedProbe>& probes) {
+    auto process = read_process(pid);
+    if (!process) return std::move(process).error();
+    auto mappings = read_mappings(pid);
+    if (!mappings) return std::move(mappings).error();
+    for (const Mapping& mapping : *mappings) {
+        if (!mapping.is_executable || !mapping.has_file() || !seen.insert(identity_of(mapping)).second) continue;
+        auto fd = open_mapped_file(pid, mapping);
+        if (!fd) {
+            log_warning(fd.error().what + ": " + fd.error().why);
+            continue;
+        }
+        const std::string file = mapping.path.substr(mapping.path.rfind('/') + 1);
+        for (const ProbePoint& point : cache.find(identity_of(mapping), fd->get(), mapping.path).points)
+            probes.push_back({file, point});
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string placement_table(std::span<const PlacedProbe> probes, const AllocatorTable& table,
+                            const std::optional<TrapPrice>& price) {
+    std::vector<Columns> lines = {{"# file", "probe", "instruction", "executed", "return", "a call costs"}};
+    for (const auto& [file, point] : probes)
+        lines.push_back({printable(file), place_text(point), point.placement.instruction,
+                         point.placement.is_emulated ? "emulated" : "stepped", return_text(point, table),
+                         cost_text(point, table, price)});
+    return text_of(lines);
+}
+
+Result<std::string> placement_list(const std::vector<pid_t>& pids) {
+    const AllocatorTable table;
+    ProbeCache cache(table);
+    std::set<FileIdentity> seen;
+    std::vector<PlacedProbe> probes;
+    for (const pid_t pid : pids)
+        if (auto added = add_probes_of(pid, cache, seen, probes); !added) return std::move(added).error();
+    if (probes.empty())
+        return Error{"no probe", "none of the files that are mapped has a function of the table",
+                     "memtrace list shows the functions", ExitStatus::no_allocator};
+    std::optional<TrapPrice> price;
+    if (const auto measured = measure_trap_price(best_rung()))
+        price = *measured;
+    else
+        log_info(measured.error().what + ": " + measured.error().why);
+    return placement_table(probes, table, price);
+}
+
+}  // namespace memtrace
