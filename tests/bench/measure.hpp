@@ -14,17 +14,24 @@
 
 namespace memtrace {
 
+/// What the target does: how deep its stack is, and how many blocks it holds meanwhile.
+struct Shape {
+    uint32_t frames = 0;
+    uint32_t live_blocks = 0;
+    friend bool operator==(const Shape&, const Shape&) = default;
+};
+
 /// One tracer at one depth of the stack. Times are nanoseconds for one malloc and its free.
 struct Measurement {
     std::string tracer;
-    uint32_t frames = 0;
+    Shape shape;
     std::vector<double> round_medians_ns;  // of the rounds that had quiet slices
     uint32_t quiet_slices = 0;
     uint32_t slices = 0;
 };
 
-/// Of each tracer at each depth, in the order of the arguments.
+/// Of each tracer for each shape, in the order of the arguments.
 Result<std::vector<Measurement>> measure(TargetProcess& target, std::span<const std::unique_ptr<Tracer>> tracers,
-                                         std::span<const uint32_t> depths, uint32_t rounds);
+                                         std::span<const Shape> shapes, uint32_t rounds);
 
 }  // namespace memtrace

@@ -61,13 +61,36 @@ static __attribute__((noinline)) void allocate_pairs(uint64_t pairs) {
     }
 }
 
+static void* live[BENCH_MAX_LIVE_BLOCKS];
+
+static __attribute__((noinline)) void replace_blocks(uint64_t pairs, uint32_t live_blocks) {
+    static uint64_t random = 88172645463325252ull;
+    for (uint64_t pair = 0; pair < pairs; ++pair) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        void** block = &live[random % live_blocks];
+        free(*block);
+        *block = malloc(64);
+    }
+}
+
+static void run_pairs(const struct bench_request* request) {
+    if (request->live_blocks == 0)
+        allocate_pairs(request->pairs);
+    else
+        replace_blocks(request->pairs, request->live_blocks);
+}
+
 static __attribute__((noinline)) void measure(const struct bench_request* request, struct bench_result* result) {
-    allocate_pairs(request->pairs);
+    for (uint32_t block = 0; block < request->live_blocks; ++block)
+        live[block] = malloc(64);
+    run_pairs(request);
     struct reference before = measure_reference();
     for (uint32_t slice = 0; slice < request->slices; ++slice) {
         long preemptions_before = preemptions();
         double begin = now_ns();
-        allocate_pairs(request->pairs);
+        run_pairs(request);
         double duration_ns = now_ns() - begin;
         bool is_undisturbed = preemptions() == preemptions_before;
         struct reference after = measure_reference();
@@ -75,6 +98,8 @@ static __attribute__((noinline)) void measure(const struct bench_request* reques
             result->pair_ns[result->quiet_slices++] = duration_ns / (double)request->pairs;
         before = after;
     }
+    for (uint32_t block = 0; block < request->live_blocks && !request->keeps_blocks; ++block)
+        free(live[block]);
 }
 
 static __attribute__((noinline)) void descend(uint32_t frames, const struct bench_request* request,
@@ -106,7 +131,9 @@ int main(void) {
     pin();
     while (read(STDIN_FILENO, &request, sizeof request) == (ssize_t)sizeof request) {
         struct bench_result result = {.quiet_slices = 0};
-        if (request.slices > BENCH_MAX_SLICES || request.frames <= other_frames) return 2;
+        if (request.live_blocks > BENCH_MAX_LIVE_BLOCKS || request.slices > BENCH_MAX_SLICES ||
+            request.frames <= other_frames)
+            return 2;
         descend(request.frames - other_frames, &request, &result);
         if (write(STDOUT_FILENO, &result, sizeof result) != (ssize_t)sizeof result) return 1;
     }

@@ -29,8 +29,8 @@ class Tracer {
 /// "none".
 std::unique_ptr<Tracer> make_no_tracer();
 /// "empty": programs that return at once.
-Result<std::unique_ptr<Tracer>> make_empty_probes(AttachRung rung);
-/// "memtrace": the program at `path`.
-std::unique_ptr<Tracer> make_memtrace(std::string path, AttachRung rung);
+std::unique_ptr<Tracer> make_empty_probes(AttachRung rung);
+/// "memtrace", or "sampled" at a distance: the program at `path`.
+std::unique_ptr<Tracer> make_memtrace(std::string path, AttachRung rung, std::optional<std::string> sample);
 
 }  // namespace memtrace
