@@ -63,6 +63,7 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
 ScopeOptions scope_options(const Options& options) {
     return {.executables = options.executables,
             .cgroups = options.cgroups,
+            .containers = options.containers,
             .follows_children = options.follows_children,
             .traces_all = options.traces_all,
             .is_from_birth = options.is_from_birth};

@@ -67,10 +67,8 @@ Result<void> FileLinks::attach_to(LinkedFile& linked, pid_t pid) {
     if (linked.own.contains(pid)) return {};
     if (!linked.for_all && (are_for_all_ || *linked.open_own >= most_own_links)) {
         if (!are_for_all_)
-            log_info(
-                fmt::format("{}: more than {} targets: its calls are now probed for everybody, and cost other "
-                            "processes a trap each (see README)",
-                            linked.name, most_own_links));
+            log_info(fmt::format("{}: more than {} targets; from now on each call in it costs every process a trap",
+                                 linked.name, most_own_links));
         if (auto changed = change_to_all(linked); !changed) return changed;
     }
     if (linked.for_all) {

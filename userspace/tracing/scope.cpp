@@ -4,143 +4,130 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
-#include <string_view>
 
+#include "base/text.hpp"
+#include "processes/container.hpp"
 #include "processes/loaded_files.hpp"
-#include "processes/proc_file.hpp"
 
 namespace memtrace {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::string last_part(const std::string& path) {
-    return path.substr(path.rfind('/') + 1);
+std::string search_path() {
+    const char* path = std::getenv("PATH");
+    return path ? path : "/bin:/usr/bin";
 }
 
 std::string canonical_or_same(const std::string& path) {
     std::error_code no_error;
-    const fs::path canonical = fs::canonical(path, no_error);
+    const std::filesystem::path canonical = std::filesystem::canonical(path, no_error);
     return canonical.empty() ? path : canonical.string();
 }
 
-bool is_path(const std::string& executable) {
-    return executable.find('/') != std::string::npos;
-}
-
-/// The words of the command line, as the process has them now.
-std::vector<std::string> command_line(pid_t pid) {
-    const auto read = read_whole_file(proc_path(pid, "cmdline"));
-    const auto* text = std::get_if<std::string>(&read);
-    std::vector<std::string> words;
-    if (text == nullptr) return words;
-    for (size_t begin = 0; begin < text->size();) {
-        const size_t end = std::min(text->find('\0', begin), text->size());
-        words.push_back(text->substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return words;
+/// `path` up to the directory that is named after the container.
+std::string cgroup_of_container(const std::string& path, const std::string& id) {
+    const size_t at = path.find(id);
+    return at == std::string::npos ? path : path.substr(0, path.find('/', at));
 }
 
 }  // namespace
 
-Result<TargetScope> TargetScope::open(ScopeOptions options) {
-    TargetScope scope(std::move(options));
-    for (const std::string& path : scope.options_.cgroups) {
-        Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-        if (!fd)
-            return Error{"control group " + path, errno_text(errno), "paths are those of the cgroup2 file system",
-                         ExitStatus::no_such_target};
-        scope.cgroups_.push_back(std::move(fd));
+Result<TargetScope> TargetScope::open(const ScopeOptions& options) {
+    TargetScope scope;
+    scope.follows_children_ = options.follows_children;
+    scope.traces_all_ = options.traces_all;
+    scope.is_from_birth_ = options.is_from_birth;
+    for (const std::string& executable : options.executables)
+        scope.executables_.emplace_back(executable, search_path());
+    if (options.cgroups.empty() && options.containers.empty()) return scope;
+    const auto mount = find_cgroup_mount();
+    if (!mount) return mount.error();
+    for (const std::string& text : options.cgroups) {
+        const auto cgroup = find_cgroup(*mount, text);
+        if (!cgroup) return cgroup.error();
+        if (auto added = scope.add_cgroup(*mount, cgroup->path); !added) return std::move(added).error();
     }
+    for (const std::string& container : options.containers)
+        if (auto added = scope.add_container(*mount, container); !added) return std::move(added).error();
     return scope;
+}
+
+Result<void> TargetScope::add_cgroup(const CgroupMount& mount, const std::string& path) {
+    const std::string below = mount.top == "/" ? path : path.substr(std::min(mount.top.size(), path.size()));
+    Fd directory(::open((mount.directory + below).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory) return Error{"control group " + printable(path), errno_text(errno), "", ExitStatus::no_such_target};
+    cgroups_.push_back({path, std::move(directory)});
+    return {};
+}
+
+Result<void> TargetScope::add_container(const CgroupMount& mount, const std::string& container) {
+    const std::vector<Container> containers = list_containers();
+    const auto chosen = choose_container(containers, container);
+    if (!chosen) return chosen.error();
+    if (!*chosen)
+        return Error{"container " + printable(container), "no process is in it", "an id, its beginning or a name",
+                     ExitStatus::no_such_target};
+    for (const pid_t pid : list_processes("/proc")) {
+        const auto of_process = container_of(pid);
+        const auto path = cgroup_of(pid);
+        if (of_process && of_process->id == (*chosen)->id && path)
+            return add_cgroup(mount, cgroup_of_container(*path, of_process->id));
+    }
+    return Error{"container " + printable(container), "no process is in it", "", ExitStatus::no_such_target};
 }
 
 std::vector<std::string> TargetScope::program_names() const {
     std::set<std::string> names;
-    for (const std::string& executable : options_.executables)
-        names.insert(last_part(executable));
+    for (const Executable& executable : executables_)
+        names.emplace(base_name(executable.text()));
     for (const std::string& path : program_paths())
-        names.insert(last_part(canonical_or_same(path)));
+        names.emplace(base_name(canonical_or_same(path)));
     return {names.begin(), names.end()};
-}
-
-std::vector<int> TargetScope::cgroup_fds() const {
-    std::vector<int> fds;
-    for (const Fd& fd : cgroups_)
-        fds.push_back(fd.get());
-    return fds;
 }
 
 std::vector<std::string> TargetScope::program_paths() const {
     std::vector<std::string> paths;
-    for (const std::string& executable : options_.executables) {
-        const CommandPath found = find_command(executable, environ);
+    for (const Executable& executable : executables_) {
+        const CommandPath found = find_command(executable.text(), environ);
         if (found.status == CommandStatus::found) paths.push_back(found.path);
     }
     return paths;
 }
 
-bool TargetScope::runs_wanted_program(const ProcessInfo& process) const {
-    if (options_.executables.empty()) return false;
-    const std::vector<std::string> words = command_line(process.pid);
-    const auto is_wanted = [&](const std::string& executable) {
-        const auto is_it = [&](const std::string& path) {
-            if (!is_path(executable)) return last_part(path) == executable;
-            return path == executable || canonical_or_same(path) == canonical_or_same(executable);
-        };
-        if (is_it(process.exe)) return true;
-        // A symbolic link's name, a script's name: the words that were typed.
-        return std::any_of(words.begin(), words.begin() + static_cast<long>(std::min<size_t>(words.size(), 3)), is_it);
-    };
-    return std::ranges::any_of(options_.executables, is_wanted);
+std::vector<int> TargetScope::cgroup_fds() const {
+    std::vector<int> fds;
+    for (const WantedCgroup& cgroup : cgroups_)
+        fds.push_back(cgroup.directory.get());
+    return fds;
 }
 
-bool TargetScope::is_in_wanted_cgroup(pid_t pid) const {
-    if (cgroups_.empty()) return false;
-    const auto read = read_whole_file(proc_path(pid, "cgroup"));
-    const auto* text = std::get_if<std::string>(&read);
-    const size_t unified = text ? text->find("0::") : std::string::npos;
-    if (unified == std::string::npos) return false;
-    const std::string_view line = std::string_view(*text).substr(unified + 3);
-    const std::string_view path = line.substr(0, line.find('\n'));
-    return std::ranges::any_of(options_.cgroups, [&](const std::string& cgroup) {
-        const std::string wanted = canonical_or_same(cgroup);
-        const size_t at = wanted.find(path);
-        return at != std::string::npos && !path.empty() && path != "/" && at + path.size() == wanted.size();
-    });
+bool TargetScope::wants(pid_t pid) const {
+    if (traces_all_) return true;
+    if (std::ranges::any_of(executables_, [&](const Executable& executable) { return executable.matches(pid); }))
+        return true;
+    const auto path = cgroups_.empty() ? std::nullopt : cgroup_of(pid);
+    return path &&
+           std::ranges::any_of(cgroups_, [&](const WantedCgroup& cgroup) { return is_in_cgroup(*path, cgroup.path); });
 }
 
-bool TargetScope::wants(const ProcessInfo& process) const {
-    return options_.traces_all || runs_wanted_program(process) || is_in_wanted_cgroup(process.pid);
-}
-
-bool TargetScope::wanted(const std::string& comm, const std::vector<std::string>& paths) const {
-    if (options_.traces_all || !options_.cgroups.empty()) return true;
-    return std::ranges::any_of(options_.executables, [&](const std::string& executable) {
-        if (!is_path(executable)) return true;  // the kernel side has compared the name
-        const std::string canonical = canonical_or_same(executable);
-        return last_part(executable).starts_with(comm) ||
-               std::ranges::any_of(paths, [&](const std::string& path) { return path == canonical; });
+bool TargetScope::wanted(pid_t pid, const std::vector<std::string>& paths) const {
+    if (traces_all_ || !cgroups_.empty()) return true;
+    return std::ranges::any_of(executables_, [&](const Executable& executable) {
+        // The kernel side has compared the name.
+        if (executable.text().find('/') == std::string::npos) return true;
+        return std::ranges::any_of(
+            paths, [&](const std::string& path) { return executable.matches(ExecutedFile{.pid = pid, .path = path}); });
     });
 }
 
 std::vector<pid_t> TargetScope::running() const {
     std::vector<pid_t> pids;
-    if (options_.executables.empty() && options_.cgroups.empty() && !options_.traces_all) return pids;
-    std::error_code no_error;
-    for (const auto& entry : fs::directory_iterator("/proc", no_error)) {
-        const std::string name = entry.path().filename();
-        pid_t pid = 0;
-        if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc() || pid == getpid()) continue;
-        const auto process = read_process(pid);
-        if (process && !process->is_kernel_thread && wants(*process)) pids.push_back(pid);
-    }
+    if (!finds_targets()) return pids;
+    for (const pid_t pid : list_processes("/proc"))
+        if (pid != getpid() && wants(pid)) pids.push_back(pid);
     return pids;
 }
 

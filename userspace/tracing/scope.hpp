@@ -8,13 +8,15 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
-#include "processes/process.hpp"
+#include "processes/cgroup.hpp"
+#include "processes/executable.hpp"
 
 namespace memtrace {
 
 struct ScopeOptions {
-    std::vector<std::string> executables = {};  // names, or paths when there is a '/' in them
-    std::vector<std::string> cgroups = {};      // paths of directories of the cgroup2 file system
+    std::vector<std::string> executables = {};  // as Executable takes them
+    std::vector<std::string> cgroups = {};      // as find_cgroup takes them
+    std::vector<std::string> containers = {};   // as choose_container takes them
     bool follows_children = false;
     bool traces_all = false;
     bool is_from_birth = false;
@@ -23,40 +25,46 @@ struct ScopeOptions {
 /// For one thread.
 class TargetScope {
   public:
-    /// Error: no_such_target when a control group does not exist.
-    static Result<TargetScope> open(ScopeOptions options);
+    /// Error: no_such_target when a control group or a container does not exist.
+    static Result<TargetScope> open(const ScopeOptions& options);
 
     /// Probes go on files for everybody from the start.
-    bool is_for_all() const { return options_.is_from_birth || options_.traces_all; }
-    /// Processes may become targets later.
-    bool can_grow() const { return follows_children() || watches_programs() || !options_.cgroups.empty(); }
-    bool finds_targets() const { return watches_programs() || !options_.cgroups.empty() || options_.traces_all; }
-    bool traces_all() const { return options_.traces_all; }
-    bool watches_programs() const { return !options_.executables.empty(); }
-    /// What targets fork are targets. Of a control group it is in it, and of the whole system it is a part.
-    bool follows_children() const {
-        return options_.follows_children || options_.traces_all || !options_.cgroups.empty();
-    }
-    /// Last parts of the paths under which the executables can be started.
+    bool is_for_all() const { return is_from_birth_ || traces_all_; }
+    /// Processes may become targets later that are no descendants of one.
+    bool finds_targets() const { return traces_all_ || !executables_.empty() || !cgroups_.empty(); }
+    bool can_grow() const { return follows_children() || finds_targets(); }
+    bool traces_all() const { return traces_all_; }
+    /// What targets fork are targets: what is forked in a control group is in it, and all is of the whole system.
+    bool follows_children() const { return follows_children_ || traces_all_ || !cgroups_.empty(); }
+    /// Last parts of the paths by which the kernel side is to know the executables.
     std::vector<std::string> program_names() const;
-    std::vector<int> cgroup_fds() const;
     /// Files that the executables are, as far as they can be found now.
     std::vector<std::string> program_paths() const;
+    /// Directories of the control groups; they stay this object's.
+    std::vector<int> cgroup_fds() const;
 
     /// Whether the process is wanted: by what it runs or where it is.
-    bool wants(const ProcessInfo& process) const;
-    /// ... of one that has ended since its exec, which ran `comm` and mapped the files at `paths`.
-    bool wanted(const std::string& comm, const std::vector<std::string>& paths) const;
-    /// ... of the processes that run now.
+    bool wants(pid_t pid) const;
+    /// ... of one that has ended, which the kernel side has found and which mapped the files at `paths`.
+    bool wanted(pid_t pid, const std::vector<std::string>& paths) const;
+    /// All that are wanted and run now; memtrace itself is not among them.
     std::vector<pid_t> running() const;
 
   private:
-    explicit TargetScope(ScopeOptions options) : options_(std::move(options)) {}
-    bool runs_wanted_program(const ProcessInfo& process) const;
-    bool is_in_wanted_cgroup(pid_t pid) const;
+    struct WantedCgroup {
+        std::string path;  // as cgroup_of has it
+        Fd directory;
+    };
 
-    ScopeOptions options_;
-    std::vector<Fd> cgroups_;
+    TargetScope() = default;
+    Result<void> add_cgroup(const CgroupMount& mount, const std::string& path);
+    Result<void> add_container(const CgroupMount& mount, const std::string& container);
+
+    std::vector<Executable> executables_;
+    std::vector<WantedCgroup> cgroups_;
+    bool follows_children_ = false;
+    bool traces_all_ = false;
+    bool is_from_birth_ = false;
 };
 
 }  // namespace memtrace

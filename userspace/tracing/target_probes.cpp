@@ -127,11 +127,12 @@ void TargetProbes::attach_mapping(Target& target, const Mapping& mapping, uint64
     // A process that ends while its library is attached is no loss: nothing of it runs any more.
     if (!attached && read_rss_bytes(pid).value_or(0) > 0)
         log_warning(attached.error().what + ": " + attached.error().why);
-    if (attached && time_ns > 0) note_window(target, identity_of(mapping), mapping, time_ns);
+    if (attached && time_ns > 0) note_window(target, mapping, time_ns);
 }
 
 /// What an allocator did between its mapping and its probes is in no figure and in no counter.
-void TargetProbes::note_window(Target& target, const FileIdentity& identity, const Mapping& mapping, uint64_t time_ns) {
+void TargetProbes::note_window(Target& target, const Mapping& mapping, uint64_t time_ns) {
+    const FileIdentity identity = identity_of(mapping);
     const ProbedFile* file = cache_.find_known(identity);
     const auto since_ns = links_.standing_since_ns(identity, target.process.pid);
     if (file == nullptr || !file->has_malloc || !since_ns || *since_ns <= time_ns) return;

@@ -71,7 +71,7 @@ class TargetProbes {
     bool is_likely(const FileIdentity& identity) const;
     Result<void> attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name);
     Result<void> try_mapping(Target& target, const Mapping& mapping);
-    void note_window(Target& target, const FileIdentity& identity, const Mapping& mapping, uint64_t time_ns);
+    void note_window(Target& target, const Mapping& mapping, uint64_t time_ns);
 
     Session& session_;
     const AllocatorTable& table_;

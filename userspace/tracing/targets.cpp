@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cstring>
 
 #include "base/log.hpp"
+#include "processes/traceability.hpp"
 #include "tracing/clock.hpp"
 #include "tracing/end_status.hpp"
 
@@ -46,9 +47,8 @@ Target* Targets::find(pid_t pid) {
 Result<void> Targets::add_process(pid_t pid) {
     auto process = read_process(pid);
     if (!process) return std::move(process).error();
-    if (process->is_kernel_thread)
-        return Error{process_name(*process), "is a kernel thread", "name a process", ExitStatus::no_allocator};
-    if (pid == getpid()) return Error{process_name(*process), "is memtrace itself", "", ExitStatus::no_such_target};
+    if (const auto reason = reason_not_to_trace(pid))
+        return Error{process_name(*process), *reason, "name another process", ExitStatus::no_allocator};
     Target& target = targets_[pid];
     target.process = std::move(process).value();
     // What it forks while its probes are made is followed already.
@@ -113,12 +113,10 @@ void Targets::add_running(TracerListener& listener) {
 /// Whether some were found.
 bool Targets::add_descendants(TracerListener& listener) {
     bool is_found = false;
-    std::error_code no_error;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc", no_error)) {
-        const pid_t pid = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
-        if (pid <= 0 || targets_.contains(pid)) continue;
+    for (const pid_t pid : list_processes("/proc")) {
+        if (targets_.contains(pid) || pid == getpid()) continue;
         const auto process = read_process(pid);
-        if (!process || !targets_.contains(process->ppid) || pid == getpid()) continue;
+        if (!process || !targets_.contains(process->ppid)) continue;
         try_to_add(pid, listener);
         is_found |= targets_.contains(pid);
     }
@@ -192,7 +190,7 @@ void Targets::on_process(const mt_process_event& event, TracerListener& listener
             if (target) on_exit(*target, event, listener);
             break;
         case MT_EVENT_MOVED:
-            if (const auto process = read_process(pid); process && scope_.wants(*process)) try_to_add(pid, listener);
+            if (!target && scope_.wants(pid)) try_to_add(pid, listener);
             break;
         default:
             break;
@@ -262,7 +260,7 @@ void Targets::on_exit(Target& target, const mt_process_event& event, TracerListe
 void Targets::adopt(const mt_process_event& event, TracerListener& listener) {
     const auto pid = static_cast<pid_t>(event.header.tgid);
     const auto process = read_process(pid);
-    const bool is_wanted = process ? scope_.wants(*process) : scope_.wanted(comm_of(event), unclaimed_.paths(pid));
+    const bool is_wanted = process ? scope_.wants(pid) : scope_.wanted(pid, unclaimed_.paths(pid));
     if (!is_wanted) {
         session_.remove_target(pid);
         return;
