@@ -106,6 +106,38 @@ TEST_CASE("generation after generation has the serials and call sites of those b
     CHECK(reading.counts() == Counts{});
 }
 
+TEST_CASE("of an address space that a snapshot shows as ended, the sums are the last ones", "[bpf]") {
+    if (!can_trace(AttachRung::session)) return;
+    SessionOptions options = small_tables();
+    options.max_live_blocks = 1u << 18;  // so that to read it takes a while
+    Family family(AttachRung::session, options);
+    Session& session = family.tracing().session();
+    session.arm_children_at_fork(true);
+    family.tracing().target().start([](Shared& shared) {
+        for (int index = 0; index < 150; ++index) {
+            const pid_t child = fork();
+            if (child == 0) {
+                malloc_at_four_sites(0x10000);
+                _exit(0);
+            }
+            waitpid(child, nullptr, 0);
+        }
+        shared.numbers[done] = 1;
+    });
+    uint64_t unlike = 0;
+    while (family.shared().numbers[done] == 0) {
+        const Snapshot snapshot = session.read_snapshot();
+        std::map<uint32_t, uint64_t> allocations;
+        for (const Site& site : snapshot.sites)
+            allocations[site.owner] += site.totals.allocations;
+        for (const AddressSpace& space : snapshot.address_spaces)
+            unlike += space.ended_ns != 0 && allocations[space.owner] != 4;
+    }
+    CHECK(unlike == 0);
+    family.tracing().target().finish();
+    CHECK(family.tracing().read().totals().allocations == 4 * 150);
+}
+
 TEST_CASE("of parents that fork and exit, those too far up are let go, and what is lost with them is counted",
           "[bpf]") {
     if (!can_trace(AttachRung::session)) return;
@@ -208,8 +240,7 @@ TEST_CASE("fifty thousand generations run out of nothing", "[.slow]") {
     Family family(AttachRung::session, options);
     Session& session = family.tracing().session();
     constexpr uint64_t generations = 50'000;
-    constexpr uint64_t at_a_time = 500;
-    std::vector<uint32_t> owners;
+    constexpr uint64_t at_a_time = 2000;
     uint64_t released = 0;
     family.tracing().run([](Shared&) { own_malloc(1, block_at(0x10000)); });
     for (uint64_t number = 0; number < generations; number += at_a_time) {
@@ -220,12 +251,9 @@ TEST_CASE("fifty thousand generations run out of nothing", "[.slow]") {
                 waitpid(child, nullptr, 0);
             }
         });
-        for (uint64_t index = 0; index < at_a_time; ++index)
-            owners.push_back(family.arm_child());
         while (family.exits() < number + at_a_time)
             usleep(200);
-        released += family.release_all(owners);
-        owners.clear();
+        released += family.release_all(family.take_forked());
     }
     CHECK(released == generations);
     CHECK(session.owners_not_recorded() == 0);

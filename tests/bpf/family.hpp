@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <utility>
 #include <vector>
 
 #include "bpf/tracing.hpp"
@@ -32,6 +33,8 @@ class Family {
         tracing_.session().arm_owner(child);
         return child;
     }
+    /// Children that were not armed.
+    std::vector<uint32_t> take_forked() { return std::exchange(forked_, {}); }
     /// Members that have ended so far.
     uint32_t exits() {
         take_events();

@@ -194,10 +194,11 @@ TEST_CASE("accuracy sums reasons under the contract's names, and a loss ends com
     record.accuracy.stacks_sites_full = 4;
     record.accuracy.events_side_band_lost = 8;
     record.accuracy.reallocs_unresolved = 16;
-    CHECK(parsed(record)["accuracy"].dump() ==
-          R"({"complete":false,"blocks_not_recorded":3,"stacks_not_recorded":4,"events_lost":8,"returns_missed":0,)"
-          R"("frees_missed":0,"reallocs_unresolved":16,"unknown_frees":3,"calls_abandoned":1,"calls_suppressed":4395,)"
-          R"("stacks_truncated":0,"children_not_seen":0})");
+    CHECK(
+        parsed(record)["accuracy"].dump() ==
+        R"({"complete":false,"blocks_not_recorded":3,"stacks_not_recorded":4,"events_lost":8,"returns_missed":0,)"
+        R"("frees_missed":0,"reallocs_unresolved":16,"inherited_lost":0,"unknown_frees":3,"calls_abandoned":1,"calls_suppressed":4395,)"
+        R"("stacks_truncated":0,"children_not_seen":0})");
 }
 
 TEST_CASE("blocks are there exactly when they were asked for", "[formats]") {

@@ -255,10 +255,10 @@ void CommandLine::add_kernel_options() {
     add_value("--max-sites", "N", options_.max_sites, parse_up_to(max_sites_limit), "call sites (131072)")
         ->group(group);
     add_value("--max-process-blocks", "N", options_.max_process_blocks, parse_up_to(max_live_blocks_limit),
-              "... of one process (half when there can be several)")
+              "of one process (half of all)")
         ->group(group);
     add_value("--max-process-sites", "N", options_.max_process_sites, parse_up_to(max_sites_limit),
-              "... of one process (half when there can be several)")
+              "of one process (half of all)")
         ->group(group);
     add_value(
         "--ring-size", "SIZE", options_.ring_size_bytes, [](const std::string& text) { return parse_ring_size(text); },

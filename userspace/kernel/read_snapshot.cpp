@@ -76,11 +76,12 @@ std::optional<Site> read_site(uint32_t index, const mt_site& value, bool is_samp
 
 Snapshot Session::read_snapshot() const {
     Snapshot snapshot;
+    // First: of one that has ended, the sums that follow are the last ones.
+    append_address_spaces(snapshot);
     append_sites(snapshot);
     append_blocks(snapshot);
     append_overflow_blocks(snapshot);
     append_inheritance(snapshot);
-    append_address_spaces(snapshot);
     snapshot.is_sampled = skeleton_->rodata->samples != 0;
     // Taken last: no block of the snapshot is younger than the snapshot.
     snapshot.time_ns = monotonic_now_ns();
