@@ -105,7 +105,7 @@ static void fork_chain(int count) {
 }
 
 static void vfork_children(int count) {
-    for (int i = 0; i < count; ++i)
+    for (volatile int i = 0; i < count; ++i)
         if (vfork() == 0) {
             execl("/proc/self/exe", "children", "0", "leaf", NULL);
             _exit(127);
