@@ -1,4 +1,6 @@
 // What tracing costs: said before, measured, kept below a budget; where the probes go and how large the tables are.
+#include <signal.h>
+
 #include <sstream>
 
 #include "catch.hpp"
