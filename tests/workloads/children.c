@@ -7,6 +7,7 @@
  *   run       COUNT workers, made before `ready`, allocate and free without end
  *   another   one more worker, which stands still
  *   pause     the workers stand still; what each did so far
+ *   quit 0    it ends
  * What a child of fork does, and an image of the chain: children_malloc ten times 100 bytes, three of which are freed.
  */
 #define _GNU_SOURCE
@@ -28,6 +29,7 @@ struct worker {
     uint64_t allocations;
     uint64_t frees;
     int stands_still;
+    int has_window; /* it was forked while the others were traced */
 };
 
 struct shared {
@@ -67,12 +69,13 @@ static void work(struct worker* worker) {
     }
 }
 
-static void add_worker(void) {
+static void add_worker(int has_window) {
+    workload_require(workers < MOST_WORKERS, "room for a worker");
     struct worker* worker = &shared->workers[workers++];
+    worker->has_window = has_window;
     const pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, 9);
-        if (workers > MOST_WORKERS) _exit(1);
         work(worker);
     }
     worker->pid = pid;
@@ -104,12 +107,16 @@ static void fork_chain(int count) {
     wait_for_all();
 }
 
+static void vfork_child(void) {
+    if (vfork() == 0) {
+        execl("/proc/self/exe", "children", "0", "leaf", NULL);
+        _exit(127);
+    }
+}
+
 static void vfork_children(int count) {
-    for (volatile int i = 0; i < count; ++i)
-        if (vfork() == 0) {
-            execl("/proc/self/exe", "children", "0", "leaf", NULL);
-            _exit(127);
-        }
+    for (int i = 0; i < count; ++i)
+        vfork_child();
     wait_for_all();
 }
 
@@ -143,8 +150,8 @@ static void pause_workers(void) {
         while (!__atomic_load_n(&worker->stands_still, __ATOMIC_ACQUIRE))
             usleep(1000);
         const size_t length = strlen(text);
-        snprintf(text + length, sizeof text - length, "%s\"%d\":{\"allocations\":%lu,\"frees\":%lu}", i ? "," : "",
-                 worker->pid, worker->allocations, worker->frees);
+        snprintf(text + length, sizeof text - length, "%s\"%d\":{\"allocations\":%lu,\"frees\":%lu,\"has_window\":%s}",
+                 i ? "," : "", worker->pid, worker->allocations, worker->frees, worker->has_window ? "true" : "false");
     }
     const size_t length = strlen(text);
     snprintf(text + length, sizeof text - length, "}}\n");
@@ -156,7 +163,7 @@ static void do_as_told(const char* line, int count) {
     if (strcmp(line, "chain") == 0) fork_chain(count);
     if (strcmp(line, "vfork") == 0) vfork_children(count);
     if (strcmp(line, "daemon") == 0) daemonise();
-    if (strcmp(line, "another") == 0) add_worker();
+    if (strcmp(line, "another") == 0) add_worker(1);
     if (strcmp(line, "run") == 0) run();
     if (strcmp(line, "pause") == 0)
         pause_workers();
@@ -177,10 +184,10 @@ int main(int argument_count, char** arguments) {
     workload_require(shared != MAP_FAILED, "shared memory");
     if (argument_count > 2)
         while (workers < count)
-            add_worker();
+            add_worker(0);
     workload_print_ready();
     char line[64];
-    while (workload_read_line(line, sizeof line))
+    while (workload_read_line(line, sizeof line) && strcmp(line, "quit 0") != 0)
         do_as_told(line, count);
     for (int i = 0; i < workers; ++i)
         kill(shared->workers[i].pid, 9);

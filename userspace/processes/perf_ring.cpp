@@ -11,7 +11,10 @@
 namespace memtrace {
 namespace {
 
-constexpr size_t data_pages = 32;  // a power of two; about 1,200 events
+// Powers of two; 38 events a page, of all processes of the cpu. More than the lesser needs CAP_IPC_LOCK or room in
+// kernel.perf_event_mlock_kb.
+constexpr size_t wanted_pages = 512;
+constexpr size_t fewest_pages = 32;
 
 perf_event_attr mapping_event_attributes() {
     perf_event_attr attributes{};
@@ -37,15 +40,19 @@ std::variant<std::unique_ptr<PerfRing>, int> PerfRing::open(int cpu) {
     if (opened < 0) return errno;
     Fd fd(static_cast<int>(opened));
     const auto page_size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-    void* memory = ::mmap(nullptr, (1 + data_pages) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    size_t pages = wanted_pages;
+    void* memory = MAP_FAILED;
+    for (; memory == MAP_FAILED && pages >= fewest_pages; pages /= 4)
+        memory = ::mmap(nullptr, (1 + pages) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     if (memory == MAP_FAILED) return errno;
+    pages *= 4;
     const auto* data = static_cast<const std::byte*>(memory) + page_size;
-    return std::unique_ptr<PerfRing>(new PerfRing(std::move(fd), static_cast<perf_event_mmap_page*>(memory),
-                                                  std::span(data, data_pages * page_size)));
+    return std::unique_ptr<PerfRing>(
+        new PerfRing(std::move(fd), static_cast<perf_event_mmap_page*>(memory), std::span(data, pages * page_size)));
 }
 
 PerfRing::~PerfRing() {
-    ::munmap(page_, data_.size() + data_.size() / data_pages);
+    ::munmap(page_, data_.size() + static_cast<size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
 void PerfRing::read(MappingBatch& batch) {

@@ -40,6 +40,10 @@ class TargetScope {
     std::vector<std::string> program_names() const;
     /// Files that the executables are, as far as they can be found now.
     std::vector<std::string> program_paths() const;
+    /// Whether it cannot be known now which files those that are found later will load.
+    bool has_unknown_files() const {
+        return traces_all_ || !cgroups_.empty() || program_paths().size() < executables_.size();
+    }
     /// Directories of the control groups; they stay this object's.
     std::vector<int> cgroup_fds() const;
 

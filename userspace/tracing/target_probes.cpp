@@ -160,6 +160,13 @@ void TargetProbes::attach_mapping_for_all(pid_t pid, const Mapping& mapping) {
         log_warning(attached.error().what + ": " + attached.error().why);
 }
 
+void TargetProbes::attach_process_for_all(pid_t pid) {
+    const auto mappings = read_mappings(pid);
+    if (!mappings) return;
+    for (const Mapping& mapping : *mappings)
+        if (mapping.is_executable) attach_mapping_for_all(pid, mapping);
+}
+
 void TargetProbes::forget_image(Target& target) {
     target.allocator_mappings.clear();
     unwind_tables_.forget_process(target.process.pid);

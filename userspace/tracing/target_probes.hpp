@@ -46,6 +46,8 @@ class TargetProbes {
     void attach_mapping(Target& target, const Mapping& mapping, uint64_t time_ns);
     /// A process that is no target has a mapping that everybody's probes may belong on.
     void attach_mapping_for_all(pid_t pid, const Mapping& mapping);
+    /// ... all that it has now.
+    void attach_process_for_all(pid_t pid);
     /// The process has another image: what is known of the mappings of the old one is not true any more.
     void forget_image(Target& target);
     /// The process needs no probes any more; nothing of it may be armed.

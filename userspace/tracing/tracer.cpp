@@ -41,6 +41,10 @@ Result<void> Tracer::add_scope(TracerListener& listener) {
     for (const std::string& program : scope_.program_paths())
         if (const auto files = files_loaded_by(program, environ))
             if (auto prepared = targets_.probes().prepare(*files); !prepared) return prepared;
+    // What some process has mapped is what the next one will map.
+    if (scope_.is_for_all() && scope_.has_unknown_files())
+        for (const pid_t pid : list_processes("/proc"))
+            targets_.probes().attach_process_for_all(pid);
     targets_.add_running(listener);
     read_mapping_events(monotonic_now_ns());
     return {};
