@@ -171,7 +171,11 @@ TEST_CASE("each option reaches its value", "[cli]") {
 
     CHECK_FALSE(others.by);
     CHECK(options_of({"-p", "1", "--by", "tree"}).by == ReportBy::tree);
-    CHECK(options_of({"-p", "1", "--by=all"}).by == ReportBy::all);
+    CHECK(options_of({"-p", "1", "--by=all"}).report_by() == ReportBy::all);
+    CHECK(options_of({"-p", "1"}).report_by() == ReportBy::process);
+    CHECK(options_of({"-p", "1", "-f"}).report_by() == ReportBy::tree);
+    CHECK(options_of({"-A"}).report_by() == ReportBy::all);
+    CHECK(options_of({"-A", "-f", "--by", "exe"}).report_by() == ReportBy::exe);
 
     const Options limits = options_of({"-p", "1", "--max-live-blocks", "1", "--max-sites", "2", "--ring-size", "4K",
                                        "--max-stack", "1", "-T", "1", "-T", "2"});

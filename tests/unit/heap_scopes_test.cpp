@@ -162,3 +162,37 @@ TEST_CASE("1,000 processes of 100 sites each are rolled up in a moment", "[.perf
     WARN("figures " << Milliseconds(figured - start).count() << " ms, advance "
                     << Milliseconds(advanced - figured).count() << " ms");
 }
+
+TEST_CASE("a mapping that fork copied, or that several processes share, counts once in their tree", "[heap]") {
+    const auto map = [](uint32_t owner, uint32_t site, uint64_t address, uint32_t type = MT_EVENT_MAP) {
+        mt_mapping_event event{};
+        event.header = {type, owner, 5, owner, owner};
+        event.address = address;
+        event.size_bytes = 8192;
+        event.site = site;
+        return event;
+    };
+    History history(0, ScopeKind::tree);
+    history.update(std::vector{identity(1), identity(2, 1)});
+    MappingLedger ledger;
+    ledger.apply(map(1, 1, 0x10000), false);
+    ledger.fork(1, 2);
+    ledger.apply(map(1, 1, 0x20000), false, {1, 77, 0});
+    ledger.apply(map(2, 2, 0x20000), false, {1, 77, 4096});
+    Snapshot snapshot;
+    snapshot.address_spaces = {space(1, 1, 1), space(2, 2, 2)};
+    snapshot.sites = {site(1, 1, 7, {}), site(2, 2, 8, {})};
+    ScopeFigures figures = one_of(history.figures(snapshot, ledger, {}));
+    CHECK(figures.mappings.live_bytes == 8192 + 12288);
+    CHECK(figures.mappings.mapped_bytes - figures.mappings.unmapped_bytes == figures.mappings.live_bytes);
+    REQUIRE(figures.sites.size() == 2);
+    CHECK(figures.sites[0].live_bytes + figures.sites[1].live_bytes == figures.mappings.live_bytes);
+
+    ledger.apply(map(1, 0, 0x10000, MT_EVENT_UNMAP), false);
+    figures = one_of(history.figures(snapshot, ledger, {}));
+    CHECK(figures.mappings.live_bytes == 8192 + 12288);
+    ledger.apply(map(2, 0, 0x10000, MT_EVENT_UNMAP), false);
+    figures = one_of(history.figures(snapshot, ledger, {}));
+    CHECK(figures.mappings.live_bytes == 12288);
+    CHECK(figures.mappings.mapped_bytes - figures.mappings.unmapped_bytes == 12288);
+}

@@ -124,7 +124,7 @@ inline ReportRecord sample_report() {
     report.elapsed_ns = 185'000'000'000;
     report.scope = {"process", "shop-server", 48'213, {48'213}};
     report.heap = sample_heap();
-    report.mappings = {67'108'864, 2, 83'886'080, 16'777'216, 0};
+    report.mappings = {67'108'864, 2, 83'886'080, 16'777'216, 0, 0};
     report.memory = {50'528'256, 1'048'576, std::nullopt};
     report.accuracy.unknown_frees = 3;
     report.accuracy.calls_abandoned = 1;

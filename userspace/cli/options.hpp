@@ -53,6 +53,13 @@ struct Options {
     uint32_t top = 10;      // call sites shown, of each kind; 0: all
     SortOrder sort = SortOrder::live;
     std::optional<ReportBy> by;  // none: as the targets suggest
+
+    /// A host has more processes than a person wants reports; a tree was asked for as one thing.
+    ReportBy report_by() const {
+        if (by) return *by;
+        if (traces_all) return ReportBy::all;
+        return follows_children ? ReportBy::tree : ReportBy::process;
+    }
     bool shows_blocks = false;   // -a: each live block of the call sites shown
     bool traces_events = false;  // -t: each allocation and free as it happens
 

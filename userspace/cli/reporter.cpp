@@ -43,9 +43,8 @@ SiteOrder site_order(SortOrder order) {
     return SiteOrder::live;
 }
 
-/// What reports are of where nothing is said.
 ScopeKind scope_kind(const Options& options) {
-    switch (options.by.value_or(ReportBy::process)) {
+    switch (options.report_by()) {
         case ReportBy::process:
             return ScopeKind::process;
         case ReportBy::tree:
@@ -108,7 +107,10 @@ void Reporter::update_processes() {
         const Target& target = tracer_.targets().at(pid);
         const auto [entry, is_new] = processes_.try_emplace(process.number);
         ProcessDescription& known = entry->second;
-        if (is_new) known.started_ns = is_started_ ? elapsed_ns : 0;
+        if (is_new && is_started_) {
+            known.started_ns = elapsed_ns;
+            newcomers_.push_back(pid);
+        }
         known.ppid = target.process.ppid;
         known.comm = target.process.comm;
         known.exe = target.process.exe;
@@ -122,6 +124,22 @@ void Reporter::update_processes() {
     for (const auto& [scope, bytes] : rss_bytes)
         first_rss_bytes_.try_emplace(scope, bytes);
     is_started_ = true;
+}
+
+/// A process is traced from when its first address space was seen, which is before anybody asks for its figures.
+void Reporter::note_starts(const Snapshot& snapshot) {
+    if (newcomers_.empty()) return;
+    std::unordered_map<pid_t, uint64_t> first_seen_ns;
+    for (const AddressSpace& space : snapshot.address_spaces)
+        if (history_.scopes().place_of(space)) {
+            uint64_t& first = first_seen_ns.try_emplace(space.pid, space.first_seen_ns).first->second;
+            first = std::min(first, space.first_seen_ns);
+        }
+    for (const pid_t pid : newcomers_)
+        if (const auto first = first_seen_ns.find(pid); first != first_seen_ns.end())
+            processes_[history_.scopes().processes().at(pid).number].started_ns =
+                first->second - std::min(first->second, start_ns_);
+    newcomers_.clear();
 }
 
 /// Forgets what no table shows any more.
@@ -182,6 +200,7 @@ FigureOptions Reporter::figure_options() const {
 Result<void> Reporter::report(bool is_final) {
     update_processes();
     const Snapshot snapshot = tracer_.read_snapshot();
+    note_starts(snapshot);
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options());
     ++sequence_;
     if (auto written = write_reports(std::move(figures), {snapshot, is_final}); !written) return written;
@@ -242,6 +261,7 @@ Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
     if (pids.empty()) return {};
     update_processes();
     const Snapshot snapshot = tracer_.read_snapshot();
+    note_starts(snapshot);
     const auto keep_stack = [&](uint32_t site) { return tracer_.keep_stack(site); };
     std::unordered_map<uint32_t, uint64_t> living;
     FigureOptions options = figure_options();
@@ -262,7 +282,10 @@ Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
     history_.end_processes(snapshot, tracer_.mapping_ledger(), others, keep_stack);
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), options);
     ++sequence_;
-    auto written = write_ends(std::move(figures), {snapshot, true});
+    // More may come into the others.
+    const ScopeKind kind = history_.scopes().kind();
+    const bool is_final = kind == ScopeKind::process || kind == ScopeKind::tree || !tracer_.may_find_targets();
+    auto written = write_ends(std::move(figures), {snapshot, is_final});
     history_.advance(snapshot, tracer_.mapping_ledger(), options);
     history_.end_processes(snapshot, tracer_.mapping_ledger(), options.exited, keep_stack);
     return written;
@@ -297,7 +320,9 @@ void Reporter::note_stop(const std::string& reason) {
 
 void Reporter::set_baseline() {
     update_processes();
-    history_.set_baseline(tracer_.read_snapshot(), tracer_.mapping_ledger());
+    const Snapshot snapshot = tracer_.read_snapshot();
+    note_starts(snapshot);
+    history_.set_baseline(snapshot, tracer_.mapping_ledger());
 }
 
 }  // namespace memtrace

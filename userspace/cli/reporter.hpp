@@ -50,6 +50,7 @@ class Reporter {
     };
 
     void update_processes();
+    void note_starts(const Snapshot& snapshot);
     void forget_ended();
     FigureOptions figure_options() const;
     Result<void> write_reports(Figures figures, const Moment& moment);
@@ -67,6 +68,7 @@ class Reporter {
     uint64_t start_ns_;
     History history_;
     ProcessDescriptions processes_;
+    std::vector<pid_t> newcomers_;                            // that are in no snapshot yet
     bool is_started_ = false;                                 // who joins from now on was not there from the start
     std::unordered_map<uint32_t, uint64_t> first_rss_bytes_;  // by scope
     std::unordered_map<uint32_t, std::string> roots_;         // names of the first process, by scope

@@ -121,7 +121,8 @@ Json json_of(const MappingTotals& mappings) {
     return {{"live_bytes", mappings.live_bytes},
             {"live_count", mappings.live_count},
             {"mapped_bytes", mappings.mapped_bytes},
-            {"unmapped_bytes", mappings.unmapped_bytes}};
+            {"unmapped_bytes", mappings.unmapped_bytes},
+            {"inherited_bytes", mappings.inherited_bytes}};
 }
 
 Json json_of(const MemoryFigures& memory) {

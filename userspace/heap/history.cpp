@@ -113,7 +113,8 @@ IntervalFigures interval(const SiteTotals& before, const SiteTotals& now) {
 
 }  // namespace
 
-History::Drafts History::drafts_of(const Readings& readings, const std::optional<std::vector<uint32_t>>& only) const {
+History::Drafts History::drafts_of(const Readings& readings, const MappingLedger& ledger,
+                                   const std::optional<std::vector<uint32_t>>& only) const {
     Drafts drafts;
     for (const auto& [number, scope] : scopes_.scopes())
         if (!only && scope.living > 0) drafts[number];
@@ -135,7 +136,29 @@ History::Drafts History::drafts_of(const Readings& readings, const std::optional
             drafts.at(place->second.scope).add_site(place->second, reading);
     for (auto& [number, draft] : drafts)
         if (const auto ended = ended_.find(number); ended != ended_.end()) draft.add_ended(ended->second);
+    correct_mappings(drafts, readings, ledger, places);
     return drafts;
+}
+
+/// A mapping that several processes of a scope have counts once.
+void History::correct_mappings(Drafts& drafts, const Readings& readings, const MappingLedger& ledger,
+                               const std::unordered_map<uint32_t, ScopePlace>& places) {
+    if (!ledger.has_shared()) return;
+    std::unordered_map<uint32_t, std::vector<uint32_t>> owners;  // living ones, by scope
+    for (const SpaceReading& reading : readings.spaces)
+        if (const auto place = places.find(reading.space->owner); reading.is_living && place != places.end())
+            owners[place->second.scope].push_back(place->first);
+    std::unordered_map<uint32_t, SiteKey> keys;
+    for (const SiteReading& reading : readings.sites)
+        if (reading.key.is_mapping) keys[reading.site->index] = reading.key;
+    for (const auto& [scope, living] : owners) {
+        ScopeDraft& draft = drafts.at(scope);
+        if (draft.processes().size() < 2) continue;
+        for (const MappingCorrection& correction : ledger.corrections(living)) {
+            const auto key = keys.find(correction.site);
+            draft.correct(correction, key == keys.end() ? SiteKey{{}, 0, true} : key->second);
+        }
+    }
 }
 
 std::map<uint32_t, ScopeFigures> History::figures(const Snapshot& snapshot, const MappingLedger& ledger,
@@ -143,7 +166,7 @@ std::map<uint32_t, ScopeFigures> History::figures(const Snapshot& snapshot, cons
     const Readings readings = read_sites(snapshot, ledger, options.exited);
     const BlocksBySite blocks(snapshot, ledger, options.older_ns);
     std::map<uint32_t, ScopeFigures> figures;
-    for (const auto& [number, draft] : drafts_of(readings, options.scopes))
+    for (const auto& [number, draft] : drafts_of(readings, ledger, options.scopes))
         figures.emplace(number, scope_figures(number, draft, blocks, snapshot, options));
     add_inherited(figures, readings, snapshot, options);
     return figures;
@@ -292,7 +315,7 @@ History::Known History::known_of(const ScopeDraft& draft) {
 
 void History::advance(const Snapshot& snapshot, const MappingLedger& ledger, const FigureOptions& options) {
     const Readings readings = read_sites(snapshot, ledger, options.exited);
-    const Drafts drafts = drafts_of(readings, options.scopes);
+    const Drafts drafts = drafts_of(readings, ledger, options.scopes);
     note_peaks(drafts);
     for (const auto& [number, draft] : drafts) {
         previous_[number] = known_of(draft);
@@ -305,7 +328,7 @@ void History::advance(const Snapshot& snapshot, const MappingLedger& ledger, con
 
 void History::set_baseline(const Snapshot& snapshot, const MappingLedger& ledger) {
     const Readings readings = read_sites(snapshot, ledger, {});
-    const Drafts drafts = drafts_of(readings, std::nullopt);
+    const Drafts drafts = drafts_of(readings, ledger, std::nullopt);
     note_peaks(drafts);
     baseline_.clear();
     for (const auto& [number, draft] : drafts)
@@ -315,7 +338,7 @@ void History::set_baseline(const Snapshot& snapshot, const MappingLedger& ledger
 
 void History::observe(const Snapshot& snapshot, const MappingLedger& ledger) {
     const Readings readings = read_sites(snapshot, ledger, {});
-    note_peaks(drafts_of(readings, std::nullopt));
+    note_peaks(drafts_of(readings, ledger, std::nullopt));
 }
 
 void History::note_peaks(const Drafts& drafts) {

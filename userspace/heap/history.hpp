@@ -80,7 +80,10 @@ class History {
 
     void add_inherited(std::map<uint32_t, ScopeFigures>& figures, const Readings& readings, const Snapshot& snapshot,
                        const FigureOptions& options) const;
-    Drafts drafts_of(const Readings& readings, const std::optional<std::vector<uint32_t>>& only) const;
+    Drafts drafts_of(const Readings& readings, const MappingLedger& ledger,
+                     const std::optional<std::vector<uint32_t>>& only) const;
+    static void correct_mappings(Drafts& drafts, const Readings& readings, const MappingLedger& ledger,
+                                 const std::unordered_map<uint32_t, ScopePlace>& places);
     Drafts ended_drafts(const Snapshot& snapshot, const MappingLedger& ledger,
                         const std::function<bool(const AddressSpace& space)>& has_ended) const;
     static Known known_of(const ScopeDraft& draft);

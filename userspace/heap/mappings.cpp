@@ -48,11 +48,12 @@ MappingTotals& MappingTotals::operator+=(const MappingTotals& other) {
     live_count += other.live_count;
     mapped_bytes += other.mapped_bytes;
     unmapped_bytes += other.unmapped_bytes;
+    inherited_bytes += other.inherited_bytes;
     unknown_unmaps += other.unknown_unmaps;
     return *this;
 }
 
-void MappingLedger::apply(const mt_mapping_event& event, bool caller_is_allocator) {
+void MappingLedger::apply(const mt_mapping_event& event, bool caller_is_allocator, const SharedMapping& shared) {
     const uint32_t type = event.header.type;
     if (type < MT_EVENT_MAP || type > MT_EVENT_REMAP_FAILED) return;
     Space& space = spaces_[event.header.owner];
@@ -62,7 +63,7 @@ void MappingLedger::apply(const mt_mapping_event& event, bool caller_is_allocato
     // The end of that mremap was lost: what it held is not known to be mapped any more.
     if (call.type == MT_EVENT_REMAP && !ends_remap) unmap(space, call.pieces);
 
-    if (type == MT_EVENT_MAP) map(space, event, caller_is_allocator);
+    if (type == MT_EVENT_MAP) map(space, event, caller_is_allocator, shared);
     if (type == MT_EVENT_UNMAP) begin_unmap(space, event, caller_is_allocator);
     if (type == MT_EVENT_UNMAP_FAILED && call.type == MT_EVENT_UNMAP) undo_unmap(space, call);
     if (type == MT_EVENT_REMAP) begin_remap(space, event);
@@ -70,10 +71,21 @@ void MappingLedger::apply(const mt_mapping_event& event, bool caller_is_allocato
     if (type == MT_EVENT_REMAP_FAILED && call.type == MT_EVENT_REMAP) undo_remap(space, call);
 }
 
-void MappingLedger::map(Space& space, const mt_mapping_event& event, bool caller_is_allocator) {
+/// A new one where nothing is shared.
+uint64_t MappingLedger::object_of(const SharedMapping& shared) {
+    if (!shared.is_known()) return ++last_object_;
+    const auto [object, is_new] = shared_objects_.try_emplace({shared.device, shared.inode}, last_object_ + 1);
+    if (is_new) ++last_object_;
+    has_shared_ = true;
+    return object->second;
+}
+
+void MappingLedger::map(Space& space, const mt_mapping_event& event, bool caller_is_allocator,
+                        const SharedMapping& shared) {
     const Range range = whole_pages(event.address, event.size_bytes, page_bytes_of_map(event.map_flags));
     unmap(space, cut(space, range.start, range.end));
-    if (!caller_is_allocator) add_mapping(space, range.start, range.end, event.site, event.header.time_ns);
+    if (caller_is_allocator) return;
+    add_mapping(space, range.start, range.end, {event.site, event.header.time_ns, object_of(shared), shared.offset});
 }
 
 void MappingLedger::begin_unmap(Space& space, const mt_mapping_event& event, bool caller_is_allocator) {
@@ -117,8 +129,16 @@ void MappingLedger::finish_remap(Space& space, const mt_mapping_event& event, co
         move_pieces(space, taken, old_range.start, old_range.start, old_range.size());
     else
         move_pieces(space, taken, old_range.start, new_range.start, kept_bytes);
-    if (!caller_is_allocator)
-        add_mapping(space, new_range.start + kept_bytes, new_range.end, event.site, event.header.time_ns);
+    if (caller_is_allocator) return;
+    Source source{event.site, event.header.time_ns, 0, 0};
+    // What grows shows what follows in the same object.
+    if (!taken.empty() && kept_bytes > 0) {
+        source.object = taken.back().origin.object;
+        source.offset = taken.back().offset + taken.back().end - taken.back().start;
+    } else {
+        source.object = ++last_object_;
+    }
+    add_mapping(space, new_range.start + kept_bytes, new_range.end, source);
 }
 
 void MappingLedger::undo_remap(Space& space, const Call& call) {
@@ -128,16 +148,16 @@ void MappingLedger::undo_remap(Space& space, const Call& call) {
     }
 }
 
-void MappingLedger::add_mapping(Space& space, uint64_t start, uint64_t end, uint32_t site, uint64_t birth_ns) {
+void MappingLedger::add_mapping(Space& space, uint64_t start, uint64_t end, const Source& source) {
     if (start >= end) return;
     const uint64_t size_bytes = end - start;
-    space.pieces[start] = {end, ++last_mapping_};
-    space.mappings[last_mapping_] = {site, birth_ns, size_bytes};
+    space.pieces[start] = {end, ++last_mapping_, source.offset};
+    space.mappings[last_mapping_] = {source.site, source.birth_ns, source.object, false, size_bytes};
     space.totals.live_bytes += size_bytes;
     space.totals.live_count += 1;
     space.totals.mapped_bytes += size_bytes;
-    sites_[site].allocated_bytes += size_bytes;
-    sites_[site].allocations += 1;
+    sites_[source.site].allocated_bytes += size_bytes;
+    sites_[source.site].allocations += 1;
 }
 
 /// Pieces of [from, from + size_bytes) go to the same places from `to` on; what lies behind is unmapped.
@@ -164,27 +184,38 @@ void MappingLedger::unmap(Space& space, const std::vector<TakenPiece>& pieces) {
 
 void MappingLedger::count_unmapped(Space& space, const TakenPiece& piece, uint64_t size_bytes) {
     if (size_bytes == 0) return;
-    space.totals.live_bytes -= size_bytes;
-    space.totals.unmapped_bytes += size_bytes;
-    sites_[piece.site].freed_bytes += size_bytes;
+    const bool is_inherited = piece.origin.is_inherited;
+    if (is_inherited) {
+        space.totals.inherited_bytes -= size_bytes;
+    } else {
+        space.totals.live_bytes -= size_bytes;
+        space.totals.unmapped_bytes += size_bytes;
+        sites_[piece.origin.site].freed_bytes += size_bytes;
+    }
     const auto mapping = space.mappings.find(piece.mapping);
     mapping->second.live_bytes -= size_bytes;
     if (mapping->second.live_bytes > 0) return;
     space.mappings.erase(mapping);
+    if (is_inherited) return;
     space.totals.live_count -= 1;
-    sites_[piece.site].frees += 1;
+    sites_[piece.origin.site].frees += 1;
 }
 
 void MappingLedger::uncount_unmapped(Space& space, const TakenPiece& piece, uint64_t size_bytes) {
     if (size_bytes == 0) return;
-    space.totals.live_bytes += size_bytes;
-    space.totals.unmapped_bytes -= size_bytes;
-    sites_[piece.site].freed_bytes -= size_bytes;
-    const auto [mapping, was_gone] = space.mappings.try_emplace(piece.mapping, Mapping{piece.site, piece.birth_ns, 0});
+    const bool is_inherited = piece.origin.is_inherited;
+    if (is_inherited) {
+        space.totals.inherited_bytes += size_bytes;
+    } else {
+        space.totals.live_bytes += size_bytes;
+        space.totals.unmapped_bytes -= size_bytes;
+        sites_[piece.origin.site].freed_bytes -= size_bytes;
+    }
+    const auto [mapping, was_gone] = space.mappings.try_emplace(piece.mapping, piece.origin);
     mapping->second.live_bytes += size_bytes;
-    if (!was_gone) return;
+    if (!was_gone || is_inherited) return;
     space.totals.live_count += 1;
-    sites_[piece.site].frees -= 1;
+    sites_[piece.origin.site].frees -= 1;
 }
 
 /// Takes [start, end) out of the intervals, in address order; the sums are left to the caller.
@@ -196,12 +227,14 @@ std::vector<MappingLedger::TakenPiece> MappingLedger::cut(Space& space, uint64_t
     while (position != space.pieces.end() && position->first < end) {
         const uint64_t piece_start = position->first;
         const Piece piece = position->second;
-        const Mapping& mapping = space.mappings.at(piece.mapping);
+        Mapping origin = space.mappings.at(piece.mapping);
+        origin.live_bytes = 0;
+        const uint64_t taken_start = std::max(piece_start, start);
         taken.push_back(
-            {std::max(piece_start, start), std::min(piece.end, end), piece.mapping, mapping.site, mapping.birth_ns});
+            {taken_start, std::min(piece.end, end), piece.mapping, piece.offset + taken_start - piece_start, origin});
         position = space.pieces.erase(position);
-        if (piece_start < start) space.pieces[piece_start] = {start, piece.mapping};
-        if (piece.end > end) space.pieces[end] = {piece.end, piece.mapping};
+        if (piece_start < start) space.pieces[piece_start] = {start, piece.mapping, piece.offset};
+        if (piece.end > end) space.pieces[end] = {piece.end, piece.mapping, piece.offset + end - piece_start};
     }
     return taken;
 }
@@ -215,7 +248,7 @@ uint64_t MappingLedger::fill(Space& space, const TakenPiece& piece) {
     while (start < piece.end) {
         const uint64_t gap_end = next == space.pieces.end() ? piece.end : std::min(piece.end, next->first);
         if (start < gap_end) {
-            space.pieces[start] = {gap_end, piece.mapping};
+            space.pieces[start] = {gap_end, piece.mapping, piece.offset + start - piece.start};
             filled_bytes += gap_end - start;
         }
         if (next == space.pieces.end()) break;
@@ -240,12 +273,14 @@ void MappingLedger::end_owner(uint32_t owner) {
     if (found == spaces_.end()) return;
     Space& space = found->second;
     for (const auto& [key, mapping] : space.mappings) {
+        if (mapping.is_inherited) continue;
         sites_[mapping.site].freed_bytes += mapping.live_bytes;
         sites_[mapping.site].frees += 1;
     }
     space.totals.unmapped_bytes += space.totals.live_bytes;
     space.totals.live_bytes = 0;
     space.totals.live_count = 0;
+    space.totals.inherited_bytes = 0;
     space.pieces.clear();
     space.mappings.clear();
     space.calls.clear();
@@ -275,7 +310,8 @@ std::vector<Block> MappingLedger::live_mappings() const {
             for (const TakenPiece& piece : call.pieces)
                 if (call.type == MT_EVENT_REMAP) note(piece.mapping, piece.start);
         for (const auto& [key, mapping] : space.mappings)
-            blocks.push_back({addresses[key], mapping.live_bytes, mapping.birth_ns, mapping.site, owner});
+            if (!mapping.is_inherited)
+                blocks.push_back({addresses[key], mapping.live_bytes, mapping.birth_ns, mapping.site, owner});
     }
     return blocks;
 }

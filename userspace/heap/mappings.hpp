@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "heap/snapshot.hpp"
@@ -20,9 +21,29 @@ struct MappingTotals {
     uint64_t live_count = 0;
     uint64_t mapped_bytes = 0;
     uint64_t unmapped_bytes = 0;
-    uint64_t unknown_unmaps = 0;  // munmap calls of the program that named bytes which no one is known to own
+    uint64_t inherited_bytes = 0;  // of mappings that fork copied and that are still there; in no other figure
+    uint64_t unknown_unmaps = 0;   // munmap calls of the program that named bytes which no one is known to own
 
     MappingTotals& operator+=(const MappingTotals& other);
+};
+
+/// What a shared mapping shows, as /proc/PID/maps has it: the same in every process (a file, memfd, shared memory, what
+/// MAP_SHARED | MAP_ANONYMOUS made).
+struct SharedMapping {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    uint64_t offset = 0;  // of its first byte
+
+    bool is_known() const { return inode != 0; }
+};
+
+/// How the mappings of a call site count in several processes together, against the sum of each by itself.
+struct MappingCorrection {
+    uint32_t site = 0;
+    uint64_t twice_bytes = 0;  // counted by another site of theirs as well
+    uint64_t twice_count = 0;  // mappings of which nothing else is left
+    uint64_t held_bytes = 0;   // that only an inheritor still has
+    uint64_t held_count = 0;
 };
 
 /// Applies mapping events in the order of the ring buffer. A mapping is what one successful mmap made, or what one
@@ -32,7 +53,12 @@ class MappingLedger {
     /// Applies one event (MT_EVENT_MAP to MT_EVENT_REMAP_FAILED; others are ignored). Sizes are rounded up to whole
     /// pages, with MAP_HUGETLB to whole huge pages, as mmap(2) does. With `caller_is_allocator` the new range belongs
     /// to no call site, and unmapping unknown bytes is not counted.
-    void apply(const mt_mapping_event& event, bool caller_is_allocator);
+    /// `shared` is known for what was mapped with MAP_SHARED.
+    void apply(const mt_mapping_event& event, bool caller_is_allocator, const SharedMapping& shared = {});
+
+    /// `child` is a copy of `parent`: it holds the same mappings, as inherited ones. What it unmaps of them is gone for
+    /// the child alone.
+    void fork(uint32_t parent, uint32_t child);
 
     /// Everything that the owner still holds is unmapped: the address space has ended and its last report is out.
     void end_owner(uint32_t owner);
@@ -45,6 +71,11 @@ class MappingLedger {
     MappingTotals totals(uint32_t owner) const;
     /// Sums of one call site: bytes, and mappings as blocks. They outlive end_owner().
     SiteTotals site_totals(uint32_t site) const;
+    /// Whether corrections() can say anything at all.
+    bool has_shared() const { return has_shared_; }
+    /// What is to be corrected where the address spaces `owners` are taken together: each byte of a shared mapping, and
+    /// of one that fork copied, counts once as long as one of them has it.
+    std::vector<MappingCorrection> corrections(const std::vector<uint32_t>& owners) const;
     /// Every live mapping, as a block at its lowest address; its size is the bytes that it still owns.
     std::vector<Block> live_mappings() const;
     /// Every call site that ever owned a mapping, with its sums.
@@ -54,18 +85,35 @@ class MappingLedger {
     struct Mapping {
         uint32_t site = 0;
         uint64_t birth_ns = 0;
+        uint64_t object = 0;  // what it shows; fork and MAP_SHARED make several mappings of one
+        bool is_inherited = false;
         uint64_t live_bytes = 0;
     };
     struct Piece {
         uint64_t end = 0;
         uint64_t mapping = 0;  // key of Space::mappings
+        uint64_t offset = 0;   // of its first byte in the object
     };
     struct TakenPiece {
         uint64_t start = 0;
         uint64_t end = 0;
         uint64_t mapping = 0;
+        uint64_t offset = 0;
+        Mapping origin;  // without live_bytes
+    };
+    /// Where new bytes come from.
+    struct Source {
         uint32_t site = 0;
         uint64_t birth_ns = 0;
+        uint64_t object = 0;
+        uint64_t offset = 0;
+    };
+    /// Bytes of an object that an address space has.
+    struct Held {
+        uint64_t offset = 0;
+        uint64_t end = 0;
+        uint64_t mapping = 0;
+        const Mapping* of = nullptr;
     };
     // What munmap or mremap took at entry, until the same thread says how the call ended.
     struct Call {
@@ -81,14 +129,15 @@ class MappingLedger {
         MappingTotals totals;
     };
 
-    void map(Space& space, const mt_mapping_event& event, bool caller_is_allocator);
+    void map(Space& space, const mt_mapping_event& event, bool caller_is_allocator, const SharedMapping& shared);
+    uint64_t object_of(const SharedMapping& shared);
     void begin_unmap(Space& space, const mt_mapping_event& event, bool caller_is_allocator);
     void undo_unmap(Space& space, const Call& call);
     void begin_remap(Space& space, const mt_mapping_event& event);
     void finish_remap(Space& space, const mt_mapping_event& event, const Call& call, bool caller_is_allocator);
     void undo_remap(Space& space, const Call& call);
 
-    void add_mapping(Space& space, uint64_t start, uint64_t end, uint32_t site, uint64_t birth_ns);
+    void add_mapping(Space& space, uint64_t start, uint64_t end, const Source& source);
     void move_pieces(Space& space, const std::vector<TakenPiece>& pieces, uint64_t from, uint64_t to,
                      uint64_t size_bytes);
     void unmap(Space& space, const std::vector<TakenPiece>& pieces);
@@ -100,7 +149,10 @@ class MappingLedger {
 
     std::unordered_map<uint32_t, Space> spaces_;  // by owner
     std::unordered_map<uint32_t, SiteTotals> sites_;
+    std::map<std::pair<uint64_t, uint64_t>, uint64_t> shared_objects_;  // by device and inode
     uint64_t last_mapping_ = 0;
+    uint64_t last_object_ = 0;
+    bool has_shared_ = false;  // an object may have several mappings
 };
 
 }  // namespace memtrace

@@ -80,6 +80,20 @@ void ScopeDraft::add_site(const ScopePlace& place, const SiteReading& reading) {
     owner.ended_blocks += reading.totals.live_blocks() - reading.live_blocks();
 }
 
+/// What an inheritor alone still holds counts as mapped by it.
+void ScopeDraft::correct(const MappingCorrection& correction, const SiteKey& key) {
+    const uint64_t more_bytes = correction.held_bytes - correction.twice_bytes;
+    const uint64_t more_mappings = correction.held_count - correction.twice_count;
+    SiteFigures& figures = site(key, correction.site, key.row).figures;
+    figures.totals.allocated_bytes += more_bytes;
+    figures.totals.allocations += more_mappings;
+    figures.live_bytes += more_bytes;
+    figures.live_blocks += more_mappings;
+    mappings_.mapped_bytes += more_bytes;
+    mappings_.live_bytes += more_bytes;
+    mappings_.live_count += more_mappings;
+}
+
 void ScopeDraft::add_ended(const EndedFigures& ended) {
     for (const auto& [key, left] : ended.sites) {
         DraftSite& draft = site(key, left.site, key.row);

@@ -58,6 +58,8 @@ class ScopeDraft {
     void add_process(const ScopePlace& place) { process(place); }
     void add_space(const ScopePlace& place, const SpaceReading& reading);
     void add_site(const ScopePlace& place, const SiteReading& reading);
+    /// `correction` is of a site with this key, whichever process it is of.
+    void correct(const MappingCorrection& correction, const SiteKey& key);
     void add_ended(const EndedFigures& ended);
     /// Everything here has ended: adds it to `ended`. `lives_on`: whether an exec was the end, and the process is still
     /// in this scope; else it gets a row in the table of the ended ones.

@@ -10,6 +10,21 @@
 #include "heap/inheritance.hpp"
 
 namespace memtrace {
+namespace {
+
+/// What the new mapping shows, as long as its process lives.
+SharedMapping shared_mapping_of(const mt_mapping_event& event) {
+    // MAP_SHARED and MAP_SHARED_VALIDATE (Linux 4.15).
+    constexpr uint32_t shared_types = 1;
+    if (event.header.type != MT_EVENT_MAP || (event.map_flags & shared_types) == 0) return {};
+    const auto mappings = read_mappings(static_cast<pid_t>(event.header.tgid));
+    for (const Mapping& mapping : mappings ? *mappings : std::vector<Mapping>())
+        if (mapping.is_shared && mapping.start <= event.address && event.address < mapping.end)
+            return {mapping.device, mapping.inode, mapping.file_offset + event.address - mapping.start};
+    return {};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, const ScopeOptions& scope_options) {
     auto scope = TargetScope::open(scope_options);
@@ -118,7 +133,7 @@ void Tracer::on_mapping(const mt_mapping_event& event) {
     if (event.header.type == MT_EVENT_MAP && allocator && allocator->has_only_heap) return;
     // free gives large blocks back by munmap, and only its entry is seen: such an unmap is not the program's.
     const bool is_allocators = event.header.type == MT_EVENT_UNMAP && allocator;
-    mapping_ledger_.apply(event, is_allocators);
+    mapping_ledger_.apply(event, is_allocators, shared_mapping_of(event));
 }
 
 void Tracer::on_block(const mt_block_event& event) {
@@ -145,6 +160,8 @@ void Tracer::on_process(const mt_process_event& event) {
     }
     // One is forgotten when the next one of its process is seen.
     has_news_of_exec_ |= !ended_by_exec_.empty();
+    if (event.header.type == MT_EVENT_FORK && event.header.owner)
+        mapping_ledger_.fork(event.parent_owner, event.header.owner);
     targets_.on_process(event, *listener_);
 }
 
