@@ -72,9 +72,9 @@ static __always_inline void enter_free(struct thread* thread, struct mt_owner* o
     if (owner->holders) leave_ghost(owner, key);
     if (take_block(key, &held))
         record_free(owner, thread->owner, address, &held, row);
-    else if (is_handed_on)
+    else if (is_handed_on && !samples)
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
-    else
+    else if (!is_handed_on) /* under sampling the same address may come twice: what was there was not sampled */
         record_unknown_free(owner, thread->owner, address);
 }
 
