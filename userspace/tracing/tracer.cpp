@@ -34,6 +34,8 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, cons
     with_scope.cgroup_fds = scope->cgroup_fds();
     with_scope.follows_children = scope->follows_children();
     with_scope.traces_all = scope->traces_all();
+    if (scope->is_for_all())
+        log_info("probes are for everybody: each call of an allocator that is probed costs every process here a trap");
     auto session = Session::open(with_scope);
     if (!session) return std::move(session).error();
     auto mapping_events = MappingEvents::open();
