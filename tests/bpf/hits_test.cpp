@@ -99,7 +99,7 @@ class HitCounters {
   private:
     void attach(bpf_program* program, int fd, const std::vector<ProbePoint>& points, pid_t pid) {
         const RungPrograms programs = {program, skeleton_->progs.on_return, nullptr, nullptr};
-        auto attached = FileProbes::attach(AttachRung::multi, programs, table_, fd, points, pid);
+        auto attached = FileProbes::attach(AttachRung::multi, programs, table_, fd, points, LinkScope{pid, 0});
         if (!attached) FAIL(attached.error().what << ": " << attached.error().why);
         probes_.push_back(std::move(*attached));
     }
