@@ -178,7 +178,7 @@ TEST_CASE("hostile names stay on their line and send nothing to the terminal", "
     report.sites[0].frames[1].file = hostile;
     report.sites[0].frames[1].module = hostile;
     report.sites[2].stack_error = hostile;
-    report.processes[2].comm = hostile;
+    report.processes[4].comm = hostile;  // in no line that is wrapped
     for (const size_t width : {0, 80}) {
         const std::string text = text_of(report, {width, false});
         CHECK(text.find('\x1b') == std::string::npos);

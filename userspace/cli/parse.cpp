@@ -220,7 +220,7 @@ void CommandLine::add_report_options() {
         ->group(group);
     add_value(
         "--by", "WHAT", options_.by, [](const std::string& text) { return parse_choice(text, report_scopes); },
-        "a report for each process, tree, exe or cgroup, or one of all")
+        "a report per process, tree, exe, cgroup, or all")
         ->group(group);
     add_flag("-a,--show-allocs", options_.shows_blocks, "each live block too")->group(group);
     add_flag("-t,--trace", options_.traces_events, "each allocation and free too")->group(group);

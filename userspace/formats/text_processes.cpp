@@ -59,6 +59,9 @@ class Rows {
             widest_first(children);
         for (const ProcessEntry* root : roots)
             draw(root, "", "");
+        // Pids that were used again may go round in a circle, which has no root.
+        for (const ProcessEntry* process : widest_)
+            draw(process, "", "");
     }
 
     const std::vector<Row>& rows() const { return rows_; }
@@ -100,14 +103,12 @@ class Rows {
     }
 
     void draw(const ProcessEntry* process, const std::string& branch, const std::string& below) {
+        if (!drawn_.insert(process).second) return;
         rows_.push_back({process, branch});
         const auto children = children_.find(process->figures.pid);
         if (children == children_.end()) return;
-        // A pid that was used again must not be its own ancestor.
-        const std::vector<const ProcessEntry*> entries = std::move(children->second);
-        children_.erase(children);
-        for (const ProcessEntry* child : entries) {
-            const bool is_last = child == entries.back();
+        for (const ProcessEntry* child : children->second) {
+            const bool is_last = child == children->second.back();
             draw(child, below + std::string(is_last ? branch_.last_child : branch_.child),
                  below + std::string(is_last ? nothing_passing_by : branch_.passing_by));
         }
@@ -116,6 +117,7 @@ class Rows {
     const Branch& branch_;
     std::unordered_map<pid_t, const ProcessEntry*> by_pid_;
     std::unordered_set<const ProcessEntry*> chosen_;
+    std::unordered_set<const ProcessEntry*> drawn_;
     std::vector<const ProcessEntry*> widest_;
     std::unordered_map<pid_t, std::vector<const ProcessEntry*>> children_;
     std::unordered_map<const ProcessEntry*, uint64_t> live_bytes_below_;
@@ -127,12 +129,11 @@ std::string notes_of(const ProcessEntry& process) {
     std::string notes;
     if (process.ended_ns || process.figures.has_ended) notes = "ended";
     if (process.figures.ended_blocks > 0)
-        notes += fmt::format("{}{} gone with it", notes.empty() ? "" : ", ", format_size(process.figures.ended_bytes));
+        notes += fmt::format("{}{} gone", notes.empty() ? "" : ", ", format_size(process.figures.ended_bytes));
     std::string_view separator = notes.empty() ? "" : ", ";
     if (process.since_birth == true) return notes + std::string(separator) + "from birth";
     if (process.window_ns)
-        notes +=
-            fmt::format("{}from {:.1f} ms after its start", separator, static_cast<double>(*process.window_ns) / 1e6);
+        notes += fmt::format("{}{:.1f} ms late", separator, static_cast<double>(*process.window_ns) / 1e6);
     return notes;
 }
 
@@ -155,7 +156,8 @@ class ProcessTable {
         resident_.cells.push_back(process.rss_bytes && !is_over ? format_size(*process.rss_bytes) : "-");
         traced_.cells.push_back(format_duration(traced_until_ns - std::min(traced_until_ns, process.started_ns)));
         const std::string notes = notes_of(process);
-        process_.cells.push_back(row.branch + name_of(process) + (notes.empty() ? "" : "  " + notes));
+        names_.push_back(row.branch + name_of(process));
+        notes_.push_back(notes.empty() ? "" : "  " + notes);
         has_mappings_ |= process.figures.mappings_live_bytes > 0;
     }
 
@@ -170,14 +172,22 @@ class ProcessTable {
             const size_t used = line_width(columns) + column_gap;
             room = width > used ? width - used : 1;
         }
-        columns.push_back(process_);
-        for (std::string& cell : columns.back().cells)
-            if (width > 0) cell = shorten_middle(cell, room);
+        columns.push_back({.title = "process", .is_left_aligned = true});
+        for (size_t row = 0; row < names_.size(); ++row)
+            columns.back().cells.push_back(width == 0 ? names_[row] + notes_[row] : fitted(row, room));
         return columns;
     }
 
   private:
-    static constexpr size_t least_name_columns = 32;
+    static constexpr size_t least_name_columns = 36;
+
+    /// A name is cut before what is noted of it.
+    std::string fitted(size_t row, size_t room) const {
+        constexpr size_t least_columns = 16;
+        const size_t notes = display_width(notes_[row]);
+        const std::string name = shorten_middle(names_[row], std::max(room - std::min(room, notes), least_columns));
+        return shorten_middle(name + notes_[row], room);
+    }
 
     const ReportRecord& report_;
     bool has_mappings_ = false;
@@ -187,7 +197,8 @@ class ProcessTable {
     Column mappings_{"  mappings", 3};
     Column resident_{"  resident", 1};
     Column traced_{"traced", 4};
-    Column process_{"process", 0, Emphasis::none, true};
+    std::vector<std::string> names_;
+    std::vector<std::string> notes_;
 };
 
 std::string counted_processes(uint64_t count, std::string_view more) {
@@ -195,7 +206,7 @@ std::string counted_processes(uint64_t count, std::string_view more) {
 }
 
 /// What the table leaves out.
-std::string rest_lines(const ReportRecord& report, const Rows& rows) {
+std::string rest_lines(const ReportRecord& report, const Rows& rows, size_t width) {
     uint64_t count = 0;
     uint64_t live_bytes = 0;
     int64_t growth_bytes = 0;
@@ -206,14 +217,18 @@ std::string rest_lines(const ReportRecord& report, const Rows& rows) {
         growth_bytes += process.figures.growth_bytes;
     }
     std::string text;
+    const auto add = [&](const std::string& line) {
+        for (const std::string& part : wrap_words(line, width, 4))
+            text += part + '\n';
+    };
     if (count > 0)
-        text += fmt::format("  and {} with {}, growth {}\n", counted_processes(count, " more"), format_size(live_bytes),
-                            format_size_change(growth_bytes));
+        add(fmt::format("  and {} with {}, growth {}", counted_processes(count, " more"), format_size(live_bytes),
+                        format_size_change(growth_bytes)));
     const EndedProcesses& ended = report.ended_processes;
     if (ended.count > 0)
-        text += fmt::format("  and {} that ended before: {} allocated, {} gone with {}\n",
-                            counted_processes(ended.count, ""), format_size(ended.totals.allocated_bytes),
-                            format_size(ended.ended_bytes), ended.count == 1 ? "it" : "them");
+        add(fmt::format("  and {} that ended before: {} allocated, {} gone with {}", counted_processes(ended.count, ""),
+                        format_size(ended.totals.allocated_bytes), format_size(ended.ended_bytes),
+                        ended.count == 1 ? "it" : "them"));
     return text;
 }
 
@@ -234,7 +249,7 @@ std::string process_section(const ReportRecord& report, const WriterOptions& opt
     std::string text = style.headline(title) + '\n' + table_head(columns, style);
     for (size_t row = 0; row < rows.rows().size(); ++row)
         text += table_row(columns, row, style);
-    return text + rest_lines(report, rows);
+    return text + rest_lines(report, rows, options.width);
 }
 
 std::string process_name(const ReportRecord& report, pid_t pid) {
