@@ -91,8 +91,8 @@ TEST_CASE("a report has the contract's keys in the contract's order", "[formats]
 TEST_CASE("a report of several processes has each of them, and those that hold a call site", "[formats]") {
     const Json report = parsed(test::tree_report());
     CHECK(keys_of(report) ==
-          "type seq final time elapsed_ns scope heap mappings memory accuracy allocators sites_total sites processes "
-          "ended_processes");
+          "type seq final time elapsed_ns scope heap mappings memory accuracy overhead stopped allocators sites_total "
+          "sites processes ended_processes");
     CHECK(report["scope"].dump() == R"({"by":"tree","name":"shop-server","pid":100,"pids":[100,101,102,104,105]})");
     REQUIRE(report["processes"].size() == 6);
     CHECK(report["processes"][3].dump() ==
@@ -199,7 +199,7 @@ TEST_CASE("accuracy sums reasons under the contract's names, and a loss ends com
         parsed(record)["accuracy"].dump() ==
         R"({"complete":false,"blocks_not_recorded":3,"stacks_not_recorded":4,"events_lost":8,"returns_missed":0,)"
         R"("frees_missed":0,"reallocs_unresolved":16,"inherited_lost":0,"unknown_frees":3,"calls_abandoned":1,"calls_suppressed":4395,)"
-        R"("stacks_truncated":0,"children_not_seen":0})");
+        R"("stacks_truncated":0,"sampling_mean_bytes":0,"children_not_seen":0})");
 }
 
 TEST_CASE("blocks are there exactly when they were asked for", "[formats]") {

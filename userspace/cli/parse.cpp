@@ -21,14 +21,6 @@ Error usage_error(std::string what, std::string why, std::string hint) {
     return Error{std::move(what), std::move(why), std::move(hint), ExitStatus::usage};
 }
 
-/// A target that is given again is the same target.
-Result<void> add_target(std::vector<std::string>& targets, const std::string& text, std::string_view what) {
-    if (text.empty())
-        return usage_error("''", fmt::format("not a {}", what), "memtrace --help shows how it is written");
-    if (std::find(targets.begin(), targets.end(), text) == targets.end()) targets.push_back(text);
-    return {};
-}
-
 /// From CLI11's sentence, in which the option's name comes first, with or without its dashes.
 Error option_error(std::string_view sentence) {
     const std::string name(sentence.substr(0, sentence.find_first_of(": ")));
@@ -239,8 +231,7 @@ void CommandLine::add_kernel_options() {
     add_value("--sample", "SIZE", options_.sample_bytes, parse_sampling_mean,
               "one byte of SIZE: estimates, but cheap: 512K")
         ->group(group);
-    add_value("--max-overhead", "SHARE", options_.max_overhead, parse_share,
-              "of one core; sampling keeps it, or tracing ends: 5%")
+    add_value("--max-overhead", "SHARE", options_.max_overhead, parse_share, "of a core, as 5%: it samples, then ends")
         ->group(group);
     add_flag("--no-forecast", options_.predicts_cost, "start at once, do not count calls before", false)->group(group);
     add_value(

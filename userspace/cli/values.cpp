@@ -136,7 +136,7 @@ Result<uint64_t> parse_ring_size(std::string_view text) {
 
 Result<std::string> parse_path(const std::string& text) {
     if (!text.empty()) return text;
-    return usage_error("''", "not a file name", "write the name of a file after it");
+    return usage_error("", "not a file name", "write the name of a file after it");
 }
 
 Result<uint64_t> parse_sampling_mean(std::string_view text) {
@@ -163,6 +163,12 @@ Result<std::vector<std::string>> split_command(std::string_view text) {
     std::vector<std::string> words = std::move(splitter).words();
     if (words.empty()) return usage_error(text, "no command in it", hint);
     return words;
+}
+
+Result<void> add_target(std::vector<std::string>& targets, const std::string& text, std::string_view what) {
+    if (text.empty()) return usage_error("", fmt::format("not a {}", what), "memtrace --help shows how it is written");
+    if (std::find(targets.begin(), targets.end(), text) == targets.end()) targets.push_back(text);
+    return {};
 }
 
 }  // namespace memtrace

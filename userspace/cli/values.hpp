@@ -55,4 +55,7 @@ Result<Value> parse_choice(std::string_view text,
     return Error{fmt::format("'{}'", text), "unknown", fmt::format("write one of {}", names), ExitStatus::usage};
 }
 
+/// Adds `text`, a `what`, to `targets`; one that is given again is the same target. Error: usage, when it is empty.
+Result<void> add_target(std::vector<std::string>& targets, const std::string& text, std::string_view what);
+
 }  // namespace memtrace

@@ -112,6 +112,8 @@ Json json_of(const HeapFigures& heap) {
                    {"frees", heap.totals.frees},
                    {"ended_bytes", heap.ended_bytes},
                    {"ended_blocks", heap.ended_blocks},
+                   {"inherited_bytes", heap.inherited_bytes},
+                   {"inherited_blocks", heap.inherited_blocks},
                    {"peak_live_bytes", heap.peak_live_bytes}};
     add_error(object, heap.error_bytes);
     return object;

@@ -6,9 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "heap/sampling.hpp"
-
 #include "heap/inheritance.hpp"
+#include "heap/sampling.hpp"
 
 namespace memtrace {
 namespace {
@@ -21,24 +20,6 @@ template <typename Key, typename Value, typename... Rest>
 Value value_or_none(const std::unordered_map<Key, Value, Rest...>& map, const Key& key) {
     const auto found = map.find(key);
     return found == map.end() ? Value{} : found->second;
-}
-
-std::optional<Ages> ages_of(std::span<const Block> blocks, uint64_t now_ns) {
-    if (blocks.empty()) return std::nullopt;
-    std::vector<uint64_t> ages;
-    ages.reserve(blocks.size());
-    for (const Block& block : blocks)
-        ages.push_back(difference(now_ns, block.birth_ns));
-    const auto median = ages.begin() + static_cast<std::ptrdiff_t>((ages.size() - 1) / 2);
-    std::nth_element(ages.begin(), median, ages.end());
-    return Ages{*std::min_element(ages.begin(), median + 1), *median, *std::max_element(median, ages.end())};
-}
-
-std::vector<Block> oldest_first(std::vector<Block> blocks) {
-    std::sort(blocks.begin(), blocks.end(), [](const Block& left, const Block& right) {
-        return std::tie(left.birth_ns, left.address) < std::tie(right.birth_ns, right.address);
-    });
-    return blocks;
 }
 
 /// One entry a process, those that hold most first.

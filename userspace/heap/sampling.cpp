@@ -1,6 +1,7 @@
 #include "heap/sampling.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,24 @@ std::optional<Ages> estimated_ages(std::span<const Block> blocks, uint64_t now_n
         return below >= total / 2;
     });
     return Ages{ages.front().first, median == ages.end() ? ages.back().first : median->first, ages.back().first};
+}
+
+std::optional<Ages> ages_of(std::span<const Block> blocks, uint64_t now_ns) {
+    if (blocks.empty()) return std::nullopt;
+    std::vector<uint64_t> ages;
+    ages.reserve(blocks.size());
+    for (const Block& block : blocks)
+        ages.push_back(now_ns - std::min(now_ns, block.birth_ns));
+    const auto median = ages.begin() + static_cast<std::ptrdiff_t>((ages.size() - 1) / 2);
+    std::nth_element(ages.begin(), median, ages.end());
+    return Ages{*std::min_element(ages.begin(), median + 1), *median, *std::max_element(median, ages.end())};
+}
+
+std::vector<Block> oldest_first(std::vector<Block> blocks) {
+    std::sort(blocks.begin(), blocks.end(), [](const Block& left, const Block& right) {
+        return std::tie(left.birth_ns, left.address) < std::tie(right.birth_ns, right.address);
+    });
+    return blocks;
 }
 
 }  // namespace memtrace

@@ -1,4 +1,5 @@
-// What a sampled block stands for, and how uncertain that is. Pure; uses include/ and snapshot.hpp only.
+// What a block stands for, of a sampled session too, how uncertain that is, and ages. Pure; uses include/ and
+// snapshot.hpp only.
 #pragma once
 
 #include <cmath>
@@ -43,6 +44,9 @@ inline SampledSums sums_of(std::span<const Block> blocks) {
     return sums;
 }
 
+std::vector<Block> oldest_first(std::vector<Block> blocks);
+/// Ages of blocks that were all recorded; none without blocks.
+std::optional<Ages> ages_of(std::span<const Block> blocks, uint64_t now_ns);
 /// Of what the blocks stand for; none without blocks.
 std::optional<Ages> estimated_ages(std::span<const Block> blocks, uint64_t now_ns);
 

@@ -49,9 +49,9 @@ struct Block {
     uint64_t size_bytes = 0;
     uint64_t birth_ns = 0;  // CLOCK_MONOTONIC
     uint32_t site = 0;
-    uint32_t sampling_mean_bytes = 0;  // of a sampled block, which stands for 1 / (1 - exp(-size / mean)) blocks
     uint32_t owner = 0;
-    uint32_t forks = 0;  // that its owner had made when it was born: children of later ones inherit it
+    uint32_t forks = 0;                // that its owner had made when it was born: children of later ones inherit it
+    uint32_t sampling_mean_bytes = 0;  // of a sampled block, which stands for 1 / (1 - exp(-size / mean)) blocks
 };
 
 /// A block that its owner gave back while it had children that inherited it.

@@ -29,9 +29,9 @@ Block block_of(uint64_t key, const mt_block& value) {
             .size_bytes = value.size_and_mean & MT_BLOCK_SIZE_MASK,
             .birth_ns = value.birth_ns,
             .site = value.site,
-            .sampling_mean_bytes = mt_mean_of(value.size_and_mean >> MT_BLOCK_SIZE_BITS),
             .owner = static_cast<uint32_t>(key >> owner_shift),
-            .forks = value.forks};
+            .forks = value.forks,
+            .sampling_mean_bytes = mt_mean_of(value.size_and_mean >> MT_BLOCK_SIZE_BITS)};
 }
 
 /// The block in a slot; none when it is free, being written, or changed while it was read.
