@@ -56,7 +56,7 @@ TEST_CASE("a budget below the price of the traps ends the tracing, and the resid
     // A command cannot be counted beforehand: it is found out while it runs.
     std::vector<std::string> options = {"--max-overhead", "0.01%", "1"};
     if (!is_counted_before)
-        options.insert(options.end(), {"--", workload_path("churner"), "1"});
+        options.insert(options.end(), {"--", "/bin/sh", "-c", "exec " + workload_path("churner") + " 1 >/dev/null"});
     else
         options.insert(options.end(), {"-p", std::to_string(churner.pid())});
     Memtrace memtrace(options);
