@@ -203,7 +203,7 @@ Result<void> Reporter::report(bool is_final) {
     note_starts(snapshot);
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options());
     ++sequence_;
-    if (auto written = write_reports(std::move(figures), {snapshot, is_final}); !written) return written;
+    if (auto written = write_reports(figures, {snapshot, is_final}); !written) return written;
     history_.advance(snapshot, tracer_.mapping_ledger());
     forget_ended();
     if (auto written = write_rest(ends_not_shown_); !written) return written;
@@ -212,7 +212,7 @@ Result<void> Reporter::report(bool is_final) {
     return {};
 }
 
-Result<void> Reporter::write_reports(Figures figures, const Moment& moment) {
+Result<void> Reporter::write_reports(Figures& figures, const Moment& moment) {
     std::vector<ScopeFigures*> ordered;
     for (auto& [number, scope] : figures) {
         has_losses_ |= !scope.accuracy.is_complete();
@@ -285,13 +285,13 @@ Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
     // More may come into the others.
     const ScopeKind kind = history_.scopes().kind();
     const bool is_final = kind == ScopeKind::process || kind == ScopeKind::tree || !tracer_.may_find_targets();
-    auto written = write_ends(std::move(figures), {snapshot, is_final});
+    auto written = write_ends(figures, {snapshot, is_final});
     history_.advance(snapshot, tracer_.mapping_ledger(), options);
     history_.end_processes(snapshot, tracer_.mapping_ledger(), options.exited, keep_stack);
     return written;
 }
 
-Result<void> Reporter::write_ends(Figures figures, const Moment& moment) {
+Result<void> Reporter::write_ends(Figures& figures, const Moment& moment) {
     for (auto& [number, scope] : figures) {
         has_losses_ |= !scope.accuracy.is_complete();
         if (ends_shown_++ >= most_reports()) {

@@ -53,8 +53,8 @@ class Reporter {
     void note_starts(const Snapshot& snapshot);
     void forget_ended();
     FigureOptions figure_options() const;
-    Result<void> write_reports(Figures figures, const Moment& moment);
-    Result<void> write_ends(Figures figures, const Moment& moment);
+    Result<void> write_reports(Figures& figures, const Moment& moment);
+    Result<void> write_ends(Figures& figures, const Moment& moment);
     Result<void> write_report(ScopeFigures figures, const Moment& moment);
     Result<void> write_rest(RestRecord rest);
     std::string scope_name(const ScopeFigures& figures) const;
