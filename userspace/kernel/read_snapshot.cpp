@@ -80,6 +80,7 @@ Snapshot Session::read_snapshot() const {
     append_blocks(snapshot);
     append_overflow_blocks(snapshot);
     append_inheritance(snapshot);
+    append_typed_objects(snapshot);
     append_address_spaces(snapshot);
     snapshot.is_sampled = skeleton_->rodata->samples != 0;
     // Taken last: no block of the snapshot is younger than the snapshot.
@@ -116,6 +117,8 @@ void Session::append_address_spaces(Snapshot& snapshot) const {
                            .parent_owner = load(value.parent_owner),
                            .fork_number = load(value.fork_number),
                            .forked_ns = load(value.forked_ns),
+                           .collections = load(value.collections),
+                           .collected_ns = load(value.collected_ns),
                            .counters = {}};
         for (size_t counter = 0; counter < MT_COUNTERS; ++counter)
             space.counters[counter] = load(value.counters[counter]);
