@@ -136,7 +136,7 @@ TEST_CASE("a copy that ends early ends the walk there, and one of nothing at onc
     take(taken);
     OwnCode code;
     const auto at = [&](uint64_t pc) { return code.at(pc); };
-    for (const size_t bytes : {size_t{0}, size_t{64}, taken.bytes.size() / 2}) {
+    for (const size_t bytes : {size_t{0}, size_t{64}, size_t{512}}) {
         StackCopy stack = taken.stack;
         stack.bytes = stack.bytes.first(bytes);
         std::vector<uint64_t> walked;

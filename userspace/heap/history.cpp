@@ -384,8 +384,9 @@ std::vector<uint32_t> History::end_address_spaces(const Snapshot& snapshot, cons
     };
     std::vector<uint32_t> owners;
     for (const auto& [number, draft] : ended_drafts(snapshot, ledger, has_ended))
-        draft.end_into(ended_[number], keep_stack,
-                       [&](const ProcessFigures& process) { return scopes_.is_in(process.pid, number); });
+        draft.end_into(ended_[number], keep_stack, [this, scope = number](const ProcessFigures& process) {
+            return scopes_.is_in(process.pid, scope);
+        });
     for (const AddressSpace& space : snapshot.address_spaces) {
         if (!has_ended(space) || !scopes_.place_of(space)) continue;
         owners.push_back(space.owner);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -47,7 +48,9 @@ class Inheritance {
         uint32_t born_forks = 0;
         uint32_t freed_forks = 0;  // UINT32_MAX: live
         uint32_t site = 0;
-        auto operator<=>(const Span&) const = default;
+        bool operator<(const Span& other) const {
+            return std::tie(born_forks, freed_forks, site) < std::tie(other.born_forks, other.freed_forks, other.site);
+        }
         bool is_live() const { return freed_forks == UINT32_MAX; }
         bool has_fork(uint32_t number) const { return born_forks < number && number <= freed_forks; }
     };

@@ -57,6 +57,33 @@ void MappingLedger::fork(uint32_t parent, uint32_t child) {
     }
 }
 
+/// What is counted twice, or is held beside what is counted, of one object.
+template <typename Held>
+void add_corrections(std::vector<Held>& held, std::map<uint32_t, MappingCorrection>& sites) {
+    // Who mapped it first has it; who inherited it has what is left.
+    std::ranges::sort(held, {}, [](const Held& one) {
+        return std::tuple(one.of->is_inherited, one.of->birth_ns, one.mapping, one.offset);
+    });
+    Covered covered;
+    std::map<uint64_t, uint64_t> new_bytes;  // by mapping
+    for (const Held& one : held)
+        new_bytes[one.mapping] += covered.add(one.offset, one.end);
+    std::map<uint64_t, const Held*> mappings;
+    for (const Held& one : held)
+        mappings[one.mapping] = &one;
+    for (const auto& [mapping, one] : mappings) {
+        const uint64_t counted_bytes = new_bytes[mapping];
+        MappingCorrection& site = sites[one->of->site];
+        if (one->of->is_inherited) {
+            site.held_bytes += counted_bytes;
+            site.held_count += counted_bytes > 0 ? 1 : 0;
+            continue;
+        }
+        site.twice_bytes += one->of->live_bytes - counted_bytes;
+        site.twice_count += counted_bytes == 0 ? 1 : 0;
+    }
+}
+
 std::vector<MappingCorrection> MappingLedger::corrections(const std::vector<uint32_t>& owners) const {
     if (!has_shared_) return {};
     std::unordered_map<uint64_t, std::vector<Held>> objects;
@@ -75,30 +102,8 @@ std::vector<MappingCorrection> MappingLedger::corrections(const std::vector<uint
                 if (call.type == MT_EVENT_REMAP) add(piece.start, piece.end, piece.mapping, piece.offset);
     }
     std::map<uint32_t, MappingCorrection> sites;
-    for (auto& [object, held] : objects) {
-        // Who mapped it first has it; who inherited it has what is left.
-        std::ranges::sort(held, {}, [](const Held& one) {
-            return std::tuple(one.of->is_inherited, one.of->birth_ns, one.mapping, one.offset);
-        });
-        Covered covered;
-        std::map<uint64_t, uint64_t> new_bytes;  // by mapping
-        for (const Held& one : held)
-            new_bytes[one.mapping] += covered.add(one.offset, one.end);
-        std::map<uint64_t, const Held*> mappings;
-        for (const Held& one : held)
-            mappings[one.mapping] = &one;
-        for (const auto& [mapping, one] : mappings) {
-            const uint64_t counted_bytes = new_bytes[mapping];
-            MappingCorrection& site = sites[one->of->site];
-            if (one->of->is_inherited) {
-                site.held_bytes += counted_bytes;
-                site.held_count += counted_bytes > 0 ? 1 : 0;
-                continue;
-            }
-            site.twice_bytes += one->of->live_bytes - counted_bytes;
-            site.twice_count += counted_bytes == 0 ? 1 : 0;
-        }
-    }
+    for (auto& [object, held] : objects)
+        add_corrections(held, sites);
     std::vector<MappingCorrection> corrections;
     for (auto& [site, correction] : sites) {
         correction.site = site;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 
 #include "kernel/read_entries.hpp"
 #include "kernel/session.hpp"
@@ -114,18 +115,28 @@ void Session::release_owner(uint32_t owner) {
     unwind_tables_->clear_cache(owner);
 }
 
+template <typename IsReleased>
+static void delete_frees(int map_fd, const IsReleased& is_released) {
+    for (const uint64_t key : entries_of<uint64_t, mt_inherited_free>(
+             map_fd, [&](uint64_t of, const mt_inherited_free&) { return is_released(of); }))
+        bpf_map_delete_elem(map_fd, &key);
+}
+
+/// Forks of each owner whose children are still in the table.
+static std::map<uint32_t, std::set<uint32_t>> forks_by_parent(std::span<const mt_owner> values) {
+    std::map<uint32_t, std::set<uint32_t>> forks_of;
+    for (const mt_owner& value : values)
+        if (load(value.tgid) != 0 && load(value.parent_owner) != 0)
+            forks_of[load(value.parent_owner)].insert(load(value.fork_number));
+    return forks_of;
+}
+
 /// Besides what the owners gave back themselves: ghosts that they were the last to hold.
 void Session::release_inheritance(const std::vector<bool>& owners) {
     if (load(skeleton_->bss->forks_followed) == 0) return;
     const auto is_of_released = [&](uint64_t key) { return owners[(key >> owner_shift) % MT_MAX_OWNERS]; };
-    const int frees_fd = bpf_map__fd(skeleton_->maps.inherited_frees);
-    for (const uint64_t key : entries_of<uint64_t, mt_inherited_free>(
-             frees_fd, [&](uint64_t key, const mt_inherited_free&) { return is_of_released(key); }))
-        bpf_map_delete_elem(frees_fd, &key);
-    std::map<uint32_t, std::set<uint32_t>> forks_of;
-    for (const mt_owner& value : tables_->owners.values())
-        if (load(value.tgid) != 0 && load(value.parent_owner) != 0)
-            forks_of[load(value.parent_owner)].insert(load(value.fork_number));
+    delete_frees(bpf_map__fd(skeleton_->maps.inherited_frees), is_of_released);
+    const std::map<uint32_t, std::set<uint32_t>> forks_of = forks_by_parent(tables_->owners.values());
     std::set<uint64_t> of_many;
     const auto is_held = [&](const mt_ghost_key& key, const mt_ghost& ghost) {
         const auto forks = forks_of.find(static_cast<uint32_t>(key.block >> owner_shift));
