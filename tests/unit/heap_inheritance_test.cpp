@@ -2,6 +2,7 @@
 #include "heap/inheritance.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
@@ -330,4 +331,27 @@ TEST_CASE("a report shows what was inherited apart from what is live", "[heap]")
     CHECK(old_ones.sites[0].live_bytes == 100);
     older.older_ns = snapshot.time_ns;
     CHECK(figures_of(snapshot, child, older).sites.empty());
+}
+
+TEST_CASE("an inherited block that was sampled stands for others, noted or not", "[heap]") {
+    Snapshot snapshot;
+    snapshot.address_spaces.resize(2);
+    snapshot.address_spaces[0].owner = 1;
+    snapshot.address_spaces[1].owner = 2;
+    snapshot.address_spaces[1].parent_owner = 1;
+    snapshot.address_spaces[1].fork_number = 1;
+    for (const uint64_t address : {0x1000, 0x2000})
+        snapshot.blocks.push_back({.address = address,
+                                   .size_bytes = 1000,
+                                   .birth_ns = 1,
+                                   .site = 7,
+                                   .owner = 1,
+                                   .sampling_mean_bytes = 4000});
+    // Another process freed one of its own at the second one's address.
+    snapshot.inherited_frees.push_back({.owner = 3, .address = 0x2000, .forks = 0});
+    const double weight = 1 / (1 - std::exp(-0.25));
+    const std::vector<InheritedSite> sites = Inheritance(snapshot).inherited(2);
+    REQUIRE(sites.size() == 1);
+    CHECK(sites[0].bytes == static_cast<uint64_t>(std::llround(2 * weight * 1000)));
+    CHECK(sites[0].blocks == static_cast<uint64_t>(std::llround(2 * weight)));
 }

@@ -1,28 +1,32 @@
 #include "heap/inheritance.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "heap/sampling.hpp"
 
 namespace memtrace {
 
 /// Sums by call site.
 class Inheritance::Sums {
   public:
-    void add(uint32_t site, uint64_t bytes, uint64_t blocks) {
-        InheritedSite& sum = by_site_[site];
-        sum.site = site;
-        sum.bytes += bytes;
-        sum.blocks += blocks;
+    void add(uint32_t site, const Totals& totals) {
+        Totals& sum = by_site_[site];
+        sum.bytes += totals.bytes;
+        sum.blocks += totals.blocks;
     }
     std::vector<InheritedSite> sites() const {
         std::vector<InheritedSite> sites;
         for (const auto& [site, sum] : by_site_)
-            if (sum.blocks > 0) sites.push_back(sum);
+            if (sum.blocks > 0)
+                sites.push_back({site, static_cast<uint64_t>(std::llround(sum.bytes)),
+                                 static_cast<uint64_t>(std::llround(sum.blocks))});
         return sites;
     }
 
   private:
-    std::map<uint32_t, InheritedSite> by_site_;
+    std::map<uint32_t, Totals> by_site_;
 };
 
 Inheritance::Inheritance(const Snapshot& snapshot, uint64_t older_ns) {
@@ -55,14 +59,16 @@ void Inheritance::add_nodes(const Snapshot& snapshot) {
 void Inheritance::add_block(const Block& block, uint32_t freed_forks, bool is_counted) {
     Node& node = nodes_.at(block.owner);
     const Span span{block.forks, freed_forks, block.site};
+    const double weight = SampledSums::weight_of(block);
+    const Totals of_block{weight * static_cast<double>(block.size_bytes), weight};
     if (noted_addresses_.contains(block.address)) {
-        node.noted_blocks.push_back({span, block.address, block.size_bytes, is_counted});
+        node.noted_blocks.push_back({span, block.address, of_block, is_counted});
         return;
     }
     if (!is_counted) return;
     Totals& totals = node.spans[span];
-    totals.bytes += block.size_bytes;
-    ++totals.blocks;
+    totals.bytes += of_block.bytes;
+    totals.blocks += of_block.blocks;
 }
 
 void Inheritance::add_blocks(const Snapshot& snapshot, uint64_t older_ns) {
@@ -131,10 +137,10 @@ std::vector<InheritedSite> Inheritance::inherited(uint32_t owner) const {
         const uint32_t parent = child->second.parent;
         const Node& node = nodes_.at(parent);
         for (const auto& [span, totals] : node.spans)
-            if (span.has_fork(number)) sums.add(span.site, totals.bytes, totals.blocks);
+            if (span.has_fork(number)) sums.add(span.site, totals);
         for (const NotedBlock& block : node.noted_blocks)
             if (block.is_counted && block.span.has_fork(number) && !is_gone(block.address))
-                sums.add(block.span.site, block.size_bytes, 1);
+                sums.add(block.span.site, block.totals);
         on_the_way.emplace_back(parent, number);
         child = nodes_.find(parent);
     }
@@ -177,14 +183,14 @@ std::vector<InheritedSite> Inheritance::held_beside_live(const std::unordered_se
         for (const auto& [span, totals] : node.spans) {
             if (span.is_live() && is_living) continue;
             const auto first = std::ranges::upper_bound(forks, span.born_forks);
-            if (first != forks.end() && span.has_fork(*first)) sums.add(span.site, totals.bytes, totals.blocks);
+            if (first != forks.end() && span.has_fork(*first)) sums.add(span.site, totals);
         }
         for (const NotedBlock& block : node.noted_blocks) {
             if (!block.is_counted || (block.span.is_live() && is_living)) continue;
             const bool is_held = std::ranges::any_of(node.children, [&](uint32_t child) {
                 return block.span.has_fork(nodes_.at(child).fork_number) && is_held_in(child, block.address, owners);
             });
-            if (is_held) sums.add(block.span.site, block.size_bytes, 1);
+            if (is_held) sums.add(block.span.site, block.totals);
         }
     }
     return sums.sites();

@@ -54,15 +54,16 @@ class Inheritance {
         bool is_live() const { return freed_forks == UINT32_MAX; }
         bool has_fork(uint32_t number) const { return born_forks < number && number <= freed_forks; }
     };
+    /// What blocks stand for: of sampled ones, estimates.
     struct Totals {
-        uint64_t bytes = 0;
-        uint64_t blocks = 0;
+        double bytes = 0;
+        double blocks = 0;
     };
     /// A block that somebody may have given back on his own.
     struct NotedBlock {
         Span span;
         uint64_t address = 0;
-        uint64_t size_bytes = 0;
+        Totals totals;
         bool is_counted = true;  // is old enough
     };
     struct Node {
