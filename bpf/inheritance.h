@@ -12,12 +12,6 @@
 /* Parents that a free looks through; beyond, the user side has to say whether it was inherited. */
 #define MAX_ANCESTORS 8
 
-static __always_inline struct held_block held_of(const struct mt_block* block) {
-    struct held_block held = {.birth_ns = block->birth_ns, .site = block->site, .forks = block->forks};
-    unpack_size(&held, block->size_and_mean);
-    return held;
-}
-
 /* The live block `key`; false if it is not there. */
 __noinline int peek_block(u64 key, struct held_block* held) {
     if (!held) return false;

@@ -25,9 +25,13 @@ static __always_inline u64 packed_size(const struct held_block* held) {
     return held->size_bytes | code << MT_BLOCK_SIZE_BITS;
 }
 
-static __always_inline void unpack_size(struct held_block* held, u64 size_and_mean) {
-    held->size_bytes = size_and_mean & MT_BLOCK_SIZE_MASK;
-    held->sampling_mean_bytes = samples ? mt_mean_of(size_and_mean >> MT_BLOCK_SIZE_BITS) : 0;
+static __always_inline struct held_block held_of(const struct mt_block* block) {
+    return (struct held_block){
+        .size_bytes = block->size_and_mean & MT_BLOCK_SIZE_MASK,
+        .birth_ns = block->birth_ns,
+        .site = block->site,
+        .forks = block->forks,
+        .sampling_mean_bytes = samples ? mt_mean_of(block->size_and_mean >> MT_BLOCK_SIZE_BITS) : 0};
 }
 
 /* Takes the block `key` out of the table into `held`; false if it is not there. */
@@ -37,19 +41,13 @@ __noinline int take_block(u64 key, struct held_block* held) {
     for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != key) continue;
-        unpack_size(held, block->size_and_mean);
-        held->birth_ns = block->birth_ns;
-        held->site = block->site;
-        held->forks = block->forks;
+        *held = held_of(block);
         if (__sync_val_compare_and_swap(&block->key, key, 0) == key) return true;
     }
     if (overflow_blocks <= 0) return false;
     struct mt_block* block = bpf_map_lookup_elem(&live_overflow, &key);
     if (!block) return false;
-    unpack_size(held, block->size_and_mean);
-    held->birth_ns = block->birth_ns;
-    held->site = block->site;
-    held->forks = block->forks;
+    *held = held_of(block);
     if (bpf_map_delete_elem(&live_overflow, &key)) return false;
     __sync_fetch_and_add(&overflow_blocks, -1);
     return true;

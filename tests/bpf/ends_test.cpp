@@ -13,18 +13,6 @@ using namespace memtrace::test;
 
 namespace {
 
-/// Has an own_malloc of its own: one call site a `number`.
-template <uint64_t number>
-__attribute__((noipa)) void malloc_at(uint64_t address) {
-    own_malloc(100 + number, block_at(address));
-    asm volatile("" ::: "memory");
-}
-
-template <uint64_t... numbers>
-void malloc_at_each_site(uint64_t address, std::integer_sequence<uint64_t, numbers...>) {
-    (malloc_at<numbers>(address + 0x1000 * numbers), ...);
-}
-
 void malloc_at_four_sites(uint64_t address) {
     malloc_at_each_site(address, std::make_integer_sequence<uint64_t, 4>());
 }

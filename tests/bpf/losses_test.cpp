@@ -32,18 +32,6 @@ void* nested_mallocs(uint64_t depth, size_t apart_bytes, uint64_t address, Act i
 
 constexpr uint64_t call_sites = 10;
 
-/// Has an own_malloc of its own: one call site a `number`.
-template <uint64_t number>
-__attribute__((noipa)) void malloc_at(uint64_t address) {
-    own_malloc(100 + number, block_at(address));
-    asm volatile("" ::: "memory");
-}
-
-template <uint64_t... numbers>
-void malloc_at_each_site(uint64_t address, std::integer_sequence<uint64_t, numbers...>) {
-    (malloc_at<numbers>(address + 0x1000 * numbers), ...);
-}
-
 /// Ten blocks of 100 to 109 bytes from `address` on, each from another call site.
 void malloc_at_ten_sites(uint64_t address) {
     malloc_at_each_site(address, std::make_integer_sequence<uint64_t, call_sites>());

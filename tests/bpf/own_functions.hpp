@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 namespace memtrace::test {
 
@@ -69,3 +70,19 @@ void own_pool_put_by_jump(void* block, memtrace::test::Act act);
 /// Ends in a jump to `get`.
 void* own_pool_get_anywhere(size_t size_bytes, memtrace::test::Act act, void* (*get)(size_t, memtrace::test::Act));
 }
+
+namespace memtrace::test {
+
+/// Has an own_malloc of its own: one call site a `number`.
+template <uint64_t number>
+__attribute__((noipa)) void malloc_at(uint64_t address) {
+    own_malloc(100 + number, block_at(address));
+    asm volatile("" ::: "memory");
+}
+
+template <uint64_t... numbers>
+void malloc_at_each_site(uint64_t address, std::integer_sequence<uint64_t, numbers...>) {
+    (malloc_at<numbers>(address + 0x1000 * numbers), ...);
+}
+
+}  // namespace memtrace::test

@@ -16,11 +16,6 @@ using namespace memtrace::test;
 
 namespace {
 
-constexpr auto waiting_program = R"(
-#include <cstdio>
-int main() { std::puts("ready"); std::fflush(stdout); return std::getchar(); }
-)";
-
 constexpr auto search_path = "/usr/local/bin:/usr/bin:/bin";
 
 /// The program "server", running, of a folder of its own.

@@ -13,11 +13,6 @@ using namespace memtrace::test;
 
 namespace {
 
-constexpr auto waiting_program = R"(
-#include <cstdio>
-int main() { std::puts("ready"); std::fflush(stdout); return std::getchar(); }
-)";
-
 /// A child with the name `comm`, which it shows from the time that this returns.
 pid_t child_with_name(const char* comm) {
     int ends[2];

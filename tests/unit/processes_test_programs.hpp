@@ -17,6 +17,12 @@
 
 namespace memtrace::test {
 
+/// Says that it runs, and runs until it reads something.
+constexpr auto waiting_program = R"(
+#include <cstdio>
+int main() { std::puts("ready"); std::fflush(stdout); return std::getchar(); }
+)";
+
 /// A folder that is removed with all it holds.
 class TemporaryFolder {
   public:

@@ -3,22 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <set>
 #include <unordered_set>
 
+#include "base/clock.hpp"
 #include "probes/allocator_table.hpp"
 #include "processes/process.hpp"
 #include "reports/leak_report.hpp"
 
 namespace memtrace {
 namespace {
-
-int64_t now_ns(clockid_t clock) {
-    timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 RowName row_name(const AllocatorTable& table, uint32_t row) {
     const AllocatorFunction& function = table[row];
@@ -86,7 +80,7 @@ Reporter::Reporter(const Options& options, Tracer& tracer, Output& output)
     : options_(options),
       tracer_(tracer),
       output_(output),
-      start_ns_(static_cast<uint64_t>(now_ns(CLOCK_MONOTONIC))),
+      start_ns_(monotonic_now_ns()),
       history_(start_ns_, scope_kind(options)) {
     update_processes();
 }
@@ -101,7 +95,7 @@ void Reporter::update_processes() {
                               .cgroup = target.process.cgroup.value_or(""),
                               .owners = target.owners});
     history_.update(identities);
-    const uint64_t elapsed_ns = static_cast<uint64_t>(now_ns(CLOCK_MONOTONIC)) - start_ns_;
+    const uint64_t elapsed_ns = monotonic_now_ns() - start_ns_;
     std::unordered_map<uint32_t, uint64_t> rss_bytes;
     for (const auto& [pid, process] : history_.scopes().processes()) {
         const Target& target = tracer_.targets().at(pid);
@@ -235,7 +229,7 @@ Result<void> Reporter::write_reports(Figures& figures, const Moment& moment) {
 Result<void> Reporter::write_report(ScopeFigures figures, const Moment& moment) {
     const LeakReportInput input{.sequence = sequence_,
                                 .is_final = moment.is_final,
-                                .time_unix_ns = now_ns(CLOCK_REALTIME),
+                                .time_unix_ns = unix_now_ns(),
                                 .elapsed_ns = moment.snapshot.time_ns - start_ns_,
                                 .snapshot_time_ns = moment.snapshot.time_ns,
                                 .scope_name = scope_name(figures),
@@ -315,7 +309,7 @@ void Reporter::release_ended() {
 }
 
 void Reporter::note_stop(const std::string& reason) {
-    stop_ = StopFigures{.elapsed_ns = static_cast<uint64_t>(now_ns(CLOCK_MONOTONIC)) - start_ns_, .reason = reason};
+    stop_ = StopFigures{.elapsed_ns = monotonic_now_ns() - start_ns_, .reason = reason};
 }
 
 void Reporter::set_baseline() {

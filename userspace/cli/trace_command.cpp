@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <optional>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "cli/cost_watch.hpp"
 #include "cli/event_loop.hpp"
@@ -70,11 +70,9 @@ ScopeOptions scope_options(const Options& options) {
 }
 
 StartRecord start_record(std::span<const char* const> arguments, AttachRung rung) {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
     utsname system{};
     uname(&system);
-    return {.time_unix_ns = static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec,
+    return {.time_unix_ns = unix_now_ns(),
             .version = MEMTRACE_VERSION,
             .kernel = system.release,
             .args = {arguments.begin(), arguments.end()},

@@ -3,9 +3,9 @@
 #include <bpf/libbpf.h>
 
 #include <algorithm>
-#include <ctime>
 #include <optional>
 
+#include "base/clock.hpp"
 #include "kernel/read_entries.hpp"
 #include "kernel/session.hpp"
 #include "kernel/tables.hpp"
@@ -14,15 +14,6 @@
 
 namespace memtrace {
 namespace {
-
-constexpr uint64_t address_mask = 0xffffffffffff;
-constexpr int owner_shift = 48;
-
-uint64_t monotonic_now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 Block block_of(uint64_t key, const mt_block& value) {
     return {.address = key & address_mask,

@@ -17,8 +17,6 @@
 namespace memtrace {
 namespace {
 
-constexpr int owner_shift = 48;
-
 void push(int queue_fd, uint32_t number) {
     bpf_map_update_elem(queue_fd, nullptr, &number, BPF_ANY);
 }

@@ -14,15 +14,13 @@
 #include "kernel/load_error.hpp"
 #include "kernel/tables.hpp"
 #include "kernel/unwind_tables.hpp"
+#include "kernel/uprobe_multi.hpp"
 #include "memtrace.skel.h"
 #include "memtrace/sampling_abi.h"
 #include "probes/allocator_table.hpp"
 
 namespace memtrace {
 namespace {
-
-constexpr uint32_t bpf_trace_uprobe_multi = 48;
-constexpr uint32_t bpf_trace_uprobe_session = 57;
 
 void set_attach_type(bpf_program* program, uint32_t attach_type) {
     bpf_program__set_expected_attach_type(program, static_cast<bpf_attach_type>(attach_type));

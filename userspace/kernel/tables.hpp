@@ -6,6 +6,10 @@
 
 namespace memtrace {
 
+/// MT_BLOCK_KEY.
+constexpr uint64_t address_mask = 0xffffffffffff;
+constexpr int owner_shift = 48;
+
 struct Session::Tables {
     MappedArray<mt_owner> owners;
     MappedArray<mt_site> sites;

@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <fstream>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "kernel/uprobe_multi.hpp"
 
 // Functions that are called through their symbols: what carries the probe is their first instruction.
@@ -47,20 +47,14 @@ using Function = void (*)();
 constexpr int calls_a_slice = 40;
 constexpr int slices = 15;
 
-uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 /// The median slice, so that whoever else gets the processor meanwhile is left out.
 double time_call_ns(Function function) {
     std::vector<double> times;
     for (int slice = 0; slice < slices; ++slice) {
-        const uint64_t start_ns = now_ns();
+        const uint64_t start_ns = monotonic_now_ns();
         for (int call = 0; call < calls_a_slice; ++call)
             function();
-        times.push_back(static_cast<double>(now_ns() - start_ns) / calls_a_slice);
+        times.push_back(static_cast<double>(monotonic_now_ns() - start_ns) / calls_a_slice);
     }
     std::nth_element(times.begin(), times.begin() + slices / 2, times.end());
     return times[slices / 2];

@@ -1,10 +1,9 @@
 #include "symbols/stack_store.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <functional>
 
+#include "base/clock.hpp"
 #include "processes/process.hpp"
 #include "symbols/sha256.hpp"
 
@@ -20,12 +19,6 @@ uint64_t mixed(uint64_t word) {
     word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
     word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
     return word ^ (word >> 31);
-}
-
-uint64_t monotonic_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 uint64_t start_time_of(pid_t pid) {
@@ -115,7 +108,7 @@ void StackStore::refresh(uint32_t owner) {
 
 void StackStore::read_space(Space& space) {
     if (space.has_ended) return;
-    const uint64_t now_ns = monotonic_ns();
+    const uint64_t now_ns = monotonic_now_ns();
     const auto mappings = read_mappings(space.pid);
     // A zombie has no mappings; a pid that was given to another process has another start time.
     const bool is_same = mappings && !mappings->empty() && start_time_of(space.pid) == space.start_time;
@@ -152,7 +145,8 @@ void StackStore::record_stack(uint32_t site, uint32_t owner, std::span<const uin
 
 /// Whether its mappings were read again, because they were last read before `time_ns`.
 bool StackStore::refresh_if_stale(Space& space, uint64_t time_ns) {
-    if (space.refreshed_ns >= time_ns || monotonic_ns() - space.refreshed_ns < least_refresh_interval_ns) return false;
+    if (space.refreshed_ns >= time_ns || monotonic_now_ns() - space.refreshed_ns < least_refresh_interval_ns)
+        return false;
     read_space(space);
     return true;
 }

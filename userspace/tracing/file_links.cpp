@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
-#include "tracing/clock.hpp"
 
 namespace memtrace {
 namespace {

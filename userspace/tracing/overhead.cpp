@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
+#include "base/clock.hpp"
 #include "memtrace/sampling_abi.h"
 #include "tracing/tracer.hpp"
 
@@ -15,12 +15,6 @@ namespace {
 /// when they record nothing.
 constexpr double recording_factor = 1.4;
 constexpr double passing_factor = 1.1;
-
-uint64_t monotonic_now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 ProgramRuns difference(const ProgramRuns& after, const ProgramRuns& before) {
     return {.plain_hits = after.plain_hits - before.plain_hits,

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tracing/clock.hpp"
+#include "base/clock.hpp"
 #include "tracing/tracer.hpp"
 
 namespace memtrace {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
-#include "tracing/clock.hpp"
 
 namespace memtrace {
 namespace {

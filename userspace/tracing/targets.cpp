@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "processes/traceability.hpp"
-#include "tracing/clock.hpp"
 #include "tracing/end_status.hpp"
 
 namespace memtrace {

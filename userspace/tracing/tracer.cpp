@@ -3,9 +3,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "processes/loaded_files.hpp"
-#include "tracing/clock.hpp"
 
 #include "heap/inheritance.hpp"
 
