@@ -11,7 +11,7 @@ mt_u32 next_kind = 0;
 mt_u64 turns = 0;
 mt_u64 walks = 0;
 mt_u64 walks_broken = 0;
-struct walk_sample samples[WALK_ROWS][WALK_SAMPLES];
+struct walk_sample walk_samples[WALK_ROWS][WALK_SAMPLES];
 
 struct {
     __uint(type, BPF_MAP_TYPE_STACK_TRACE);
@@ -44,7 +44,7 @@ int on_malloc(struct pt_regs* ctx) {
     if (kind == WALK_BY_MEMTRACE) frame_count = walk(ctx, caller);
     if (kind == WALK_BY_KERNEL) bpf_get_stackid(ctx, &kernel_stacks, BPF_F_USER_STACK);
     u64 end = bpf_ktime_get_ns();
-    struct walk_sample* sample = &samples[kind][turns & (WALK_SAMPLES - 1)];
+    struct walk_sample* sample = &walk_samples[kind][turns & (WALK_SAMPLES - 1)];
     sample->duration_ns = end - begin;
     sample->frame_count = frame_count;
     next_kind = kind + 1 < kinds ? kind + 1 : 0;

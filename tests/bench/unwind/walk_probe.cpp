@@ -72,14 +72,14 @@ void WalkProbe::detach() {
 }
 
 void WalkProbe::clear() {
-    for (auto& of_kind : skeleton_->bss->samples)
+    for (auto& of_kind : skeleton_->bss->walk_samples)
         for (auto& sample : of_kind)
             sample = {};
 }
 
 std::vector<walk_sample> WalkProbe::samples(walk_kind kind) const {
     std::vector<walk_sample> found;
-    for (const auto& sample : skeleton_->bss->samples[kind])
+    for (const auto& sample : skeleton_->bss->walk_samples[kind])
         if (sample.duration_ns != 0) found.push_back({sample.duration_ns, sample.frame_count});
     return found;
 }
