@@ -8,7 +8,7 @@ packages=(
   g++ make cmake ninja-build pkg-config ca-certificates git
   clang bpftool libbpf-dev
   libelf-dev libdw-dev libdebuginfod-dev zlib1g-dev libzydis-dev libzycore-dev libiberty-dev libmd-dev
-  libcli11-dev libfmt-dev nlohmann-json3-dev
+  libcli11-dev libfmt-dev nlohmann-json3-dev libjemalloc-dev
 )
 case "${1:-build}" in
   build) ;;
@@ -16,7 +16,7 @@ case "${1:-build}" in
     packages+=(
       catch2 clang-format clang-tidy gdb binutils python3 procps
       elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod nodejs
-      libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools
+      libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools
     )
     command -v rustc >/dev/null || packages+=(rustc)
     command -v go >/dev/null || packages+=(golang-go)

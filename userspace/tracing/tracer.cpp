@@ -61,7 +61,7 @@ Result<void> Tracer::add_scope(TracerListener& listener) {
     // What some process has mapped is what the next one will map.
     if (scope_.is_for_all() && scope_.has_unknown_files())
         for (const pid_t pid : list_processes("/proc"))
-            targets_.probes().attach_process_for_all(pid);
+            if (pid != getpid()) targets_.probes().attach_process_for_all(pid);
     targets_.add_running(listener);
     read_mapping_events(monotonic_now_ns());
     return {};
