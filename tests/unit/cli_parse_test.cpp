@@ -60,7 +60,7 @@ TEST_CASE("without options the defaults of the contract hold", "[cli]") {
     CHECK(options.min_size_bytes == 0);
     CHECK(options.max_size_bytes == UINT64_MAX);
     CHECK(options.max_live_blocks == 1048576);
-    CHECK(options.max_sites == 131072);
+    CHECK(options.call_sites() == 131072);
     CHECK_FALSE(options.max_process_blocks);
     CHECK_FALSE(options.max_process_sites);
     CHECK(options.ring_size_bytes == 8 * 1024 * 1024);
@@ -175,12 +175,14 @@ TEST_CASE("each option reaches its value", "[cli]") {
     CHECK(options_of({"-p", "1"}).report_by() == ReportBy::process);
     CHECK(options_of({"-p", "1", "-f"}).report_by() == ReportBy::tree);
     CHECK(options_of({"-A"}).report_by() == ReportBy::all);
+    CHECK(options_of({"-A"}).call_sites() == 524288);
+    CHECK(options_of({"-A", "--max-sites", "7"}).call_sites() == 7);
     CHECK(options_of({"-A", "-f", "--by", "exe"}).report_by() == ReportBy::exe);
 
     const Options limits = options_of({"-p", "1", "--max-live-blocks", "1", "--max-sites", "2", "--ring-size", "4K",
                                        "--max-stack", "1", "-T", "1", "-T", "2"});
     CHECK(limits.max_live_blocks == 1);
-    CHECK(limits.max_sites == 2);
+    CHECK(limits.call_sites() == 2);
     CHECK(limits.ring_size_bytes == 4096);
     CHECK(limits.max_stack_frames == 1);
     CHECK(limits.top == 2);

@@ -46,7 +46,10 @@ TEST_CASE("facts are read from the status of a process", "[processes][traceabili
     CHECK_FALSE(plain.has_ended);
     CHECK_FALSE(plain.is_seccomp_filtered);
     CHECK_FALSE(plain.denied_by);
-    CHECK(facts_of("State:\tI (idle)\nThreads:\t1\n").is_kernel_thread);
+    CHECK(facts_of("State:\tI (idle)\nPPid:\t2\nThreads:\t1\n").is_kernel_thread);
+    const TraceFacts on_its_way_out = facts_of("State:\tR (running)\nPPid:\t20\nThreads:\t1\n");
+    CHECK_FALSE(on_its_way_out.is_kernel_thread);
+    CHECK(on_its_way_out.has_ended);
     CHECK(facts_of("State:\tZ (zombie)\nThreads:\t1\n").has_ended);
     CHECK_FALSE(facts_of("State:\tZ (zombie)\nThreads:\t1\n").is_kernel_thread);
     CHECK_FALSE(facts_of("State:\tZ (zombie)\nThreads:\t2\n").has_ended);

@@ -243,7 +243,8 @@ void CommandLine::add_kernel_options() {
     add_value("--max-live-blocks", "N", options_.max_live_blocks, parse_up_to(max_live_blocks_limit),
               "blocks alive at once (1048576)")
         ->group(group);
-    add_value("--max-sites", "N", options_.max_sites, parse_up_to(max_sites_limit), "call sites (131072)")
+    add_value("--max-sites", "N", options_.max_sites, parse_up_to(max_sites_limit),
+              "call sites (131072, with -A 524288)")
         ->group(group);
     add_value("--max-process-blocks", "N", options_.max_process_blocks, parse_up_to(max_live_blocks_limit),
               "of one process (half of all)")

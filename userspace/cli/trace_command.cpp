@@ -29,7 +29,7 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
     SessionOptions session{.table = &table,
                            .rung = std::nullopt,
                            .max_live_blocks = options.max_live_blocks,
-                           .max_sites = options.max_sites,
+                           .max_sites = options.call_sites(),
                            .ring_size_bytes = options.ring_size_bytes,
                            .max_stack_frames = options.max_stack_frames,
                            .min_size_bytes = options.min_size_bytes,
@@ -40,7 +40,7 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
     // Where there is one process it may fill the tables.
     if (!options.has_one_process()) {
         session.max_process_blocks = options.max_live_blocks / 2;
-        session.max_process_sites = options.max_sites / 2;
+        session.max_process_sites = options.call_sites() / 2;
     }
     if (options.max_process_blocks) session.max_process_blocks = *options.max_process_blocks;
     if (options.max_process_sites) session.max_process_sites = *options.max_process_sites;

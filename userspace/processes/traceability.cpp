@@ -23,6 +23,8 @@
 namespace memtrace {
 namespace {
 
+constexpr pid_t kthreadd = 2;
+
 /// What follows "\nNAME:" and blanks in the form of /proc/PID/status, to the end of the line; empty: no such line.
 std::string_view field_of(std::string_view status, std::string_view name) {
     const size_t line = status.find(fmt::format("\n{}:", name));
@@ -97,9 +99,12 @@ std::optional<TraceFacts> read_trace_facts(pid_t pid, const std::string& proc) {
     facts.is_memtrace = pid == ::getpid();
     const std::string_view state = field_of(*status, "State");
     const bool is_first_thread_over = state.starts_with('Z') || state.starts_with('X');
-    facts.has_ended = is_first_thread_over && field_of(*status, "Threads") == "1";
-    // Only who has memory has a size; a thread that is over has none any more.
-    facts.is_kernel_thread = !is_first_thread_over && field_of(*status, "VmSize").empty();
+    // Only who has memory has a size. A process loses it on its way out, before it is a zombie.
+    const bool has_no_memory = !is_first_thread_over && field_of(*status, "VmSize").empty();
+    // kthreadd starts them all, and is process 2 (kernel/fork.c, rest_init in init/main.c).
+    facts.is_kernel_thread = has_no_memory && (field_of(*status, "PPid") == "2" || pid == kthreadd);
+    facts.has_ended =
+        (is_first_thread_over && field_of(*status, "Threads") == "1") || (has_no_memory && !facts.is_kernel_thread);
     const std::string_view seccomp = field_of(*status, "Seccomp");
     facts.is_seccomp_filtered = !seccomp.empty() && seccomp != "0";
     const Fd maps(::open(fmt::format("{}/{}/maps", proc, pid).c_str(), O_RDONLY | O_CLOEXEC));
