@@ -44,25 +44,25 @@ static __always_inline void suppress_call(struct thread* thread, struct mt_owner
     count(owner, MT_COUNT_CALLS_SUPPRESSED);
 }
 
+/* In place: a compound literal would be made on the stack, which is small. */
+static __always_inline void begin_call(struct call* call, u64 sp, u32 row, u64 function) {
+    __builtin_memset(call, 0, sizeof *call);
+    call->sp = sp;
+    call->row = row;
+    call->function = function;
+}
+
 /* A free whose return is seen: what it calls is its own. Where there is no room, that counts as unknown frees. */
 static __always_inline void enclose_free(struct thread* thread, const struct pt_regs* ctx, u64 sp, u32 row) {
     struct call* call = calls_push(&thread->calls);
     if (!call) return;
-    *call = (struct call){.sp = sp, .row = row, .function = instruction_pointer(ctx)};
+    begin_call(call, sp, row, instruction_pointer(ctx));
     note_return_address(call, ctx, CALL_RETURNS_BY_INSTRUCTION);
 }
 
-static __always_inline void enter_free(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
-                                       const struct mt_row* row_of_call, u64 sp, u32 row) {
-    u64 address = read_argument(ctx, row_of_call->old_argument);
-    if (address == 0) return;
-    u64 function = instruction_pointer(ctx);
-    if (samples) look_at_passed_call(thread, sp, function, true);
-    if (thread->calls.depth && settle_calls(thread, owner, sp, row, function) != CALL_IS_OUTERMOST) {
-        suppress_call(thread, owner, function);
-        return;
-    }
-    if (row_of_call->flags & MT_ROW_RETURN_INSTRUCTIONS) enclose_free(thread, ctx, sp, row);
+/* The block at `address` is freed by a call that is the program's own. */
+__noinline int give_back(struct thread* thread, struct mt_owner* owner, u64 address, u64 sp, u32 row) {
+    if (!thread || !owner) return 0;
     /* A free that is only entered cannot be in flight; one that hands the block on to another free is told by it. */
     bool is_handed_on = address == thread->last_freed_address && sp <= thread->last_freed_sp;
     thread->last_freed_address = address;
@@ -76,10 +76,25 @@ static __always_inline void enter_free(struct thread* thread, struct mt_owner* o
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
     else if (!is_handed_on) /* under sampling the same address may come twice: what was there was not sampled */
         record_unknown_free(owner, thread->owner, address);
+    return 0;
 }
 
-static __always_inline void take_old_block(struct thread* thread, struct mt_owner* owner, struct call* call) {
-    if (call->address == 0) return;
+static __always_inline void enter_free(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
+                                       const struct mt_row* row_of_call, u64 sp, u32 row) {
+    u64 address = read_argument(ctx, row_of_call->old_argument);
+    if (address == 0) return;
+    u64 function = instruction_pointer(ctx);
+    if (samples) look_at_passed_call(thread, sp, function, true);
+    if (thread->calls.depth && settle_calls(thread, owner, sp, row, function) != CALL_IS_OUTERMOST) {
+        suppress_call(thread, owner, function);
+        return;
+    }
+    if (row_of_call->flags & MT_ROW_RETURN_INSTRUCTIONS) enclose_free(thread, ctx, sp, row);
+    give_back(thread, owner, address, sp, row);
+}
+
+__noinline int take_old_block(struct thread* thread, struct mt_owner* owner, struct call* call) {
+    if (!thread || !owner || !call || call->address == 0) return 0;
     struct held_block held = {};
     u64 key = MT_BLOCK_KEY(thread->owner, call->address);
     /* If it is put back, its ghost says the same as the block. */
@@ -90,6 +105,7 @@ static __always_inline void take_old_block(struct thread* thread, struct mt_owne
     } else {
         call->flags |= CALL_OLD_UNKNOWN;
     }
+    return 0;
 }
 
 static __always_inline void send_mapping(struct thread* thread, struct mt_owner* owner, u32 type,
@@ -180,7 +196,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
         return RETURN_IS_NOT_WANTED;
     }
-    *call = (struct call){.sp = sp, .row = row_number, .function = function};
+    begin_call(call, sp, row_number, function);
     if (relation == CALL_IS_FOR_DELEGATE) call->flags = CALL_DELEGATED;
     if (row.operation == MT_OP_DELEGATE) note_return_address(call, ctx, CALL_HAS_NO_RETURN);
     if (row.flags & MT_ROW_RETURN_INSTRUCTIONS) note_return_address(call, ctx, CALL_RETURNS_BY_INSTRUCTION);

@@ -25,6 +25,13 @@ struct code_mapping {
     u32 reserved;
 };
 
+/* One that is looked for in the kernel's list. */
+struct mapping_search {
+    struct code_mapping mapping;
+    struct mt_file file;
+    u64 file_offset; /* of mapping.start */
+};
+
 #define CODE_MAPPINGS 4
 /* Of a thread whose mappings are those of another owner. */
 #define CODE_GENERATION_OF_NONE 0xffffffffu
@@ -60,6 +67,8 @@ struct thread {
     u32 code_generation; /* of the owner, when code_mappings was filled; or CODE_GENERATION_OF_NONE */
     u32 next_code_mapping;
     struct code_mapping code_mappings[CODE_MAPPINGS];
+    struct mapping_search
+        search;  /* here, since all functions of a program share 512 bytes of stack before Linux 6.13 */
     u64 place;   /* of pc: hash of file and offset, 48 bits */
     u64 hash[2]; /* of the places of all frames */
     u64 window[WINDOW_BYTES / 8];

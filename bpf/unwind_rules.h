@@ -12,13 +12,11 @@ static __always_inline u64 place_of(u64 module, u64 offset) {
     return place >> 16;
 }
 
-struct mapping_search {
-    struct code_mapping mapping;
-    struct mt_file file;
-    u64 file_offset; /* of mapping.start */
-};
+/* A table that has been asked for. */
+static const struct mt_unwind_file asked_for = {.state = MT_UNWIND_ASKED_FOR};
 
-static long note_code_mapping(struct task_struct* task, struct vm_area_struct* area, struct mapping_search* search) {
+static long note_code_mapping(struct task_struct* task, struct vm_area_struct* area, struct thread** thread) {
+    struct mapping_search* search = &(*thread)->search;
     search->mapping.start = area->vm_start;
     search->mapping.size_bytes = area->vm_end - area->vm_start;
     search->file_offset = area->vm_pgoff << 12;
@@ -36,21 +34,23 @@ static long note_code_mapping(struct task_struct* task, struct vm_area_struct* a
     return 0;
 }
 
-/* Fills `search->mapping` from the file's table; asks the user side for it when there is none yet. */
-static __always_inline void find_table(struct thread* thread, struct mapping_search* search, u64 pc) {
+/* Fills thread->search.mapping from the file's table; asks the user side for it when there is none yet. */
+static __always_inline void find_table(struct thread* thread, u64 pc) {
+    struct mapping_search* search = &thread->search;
     struct code_mapping* mapping = &search->mapping;
     mapping->state = MT_UNWIND_NO_CFI;
     if (search->file.inode == 0) return;
     u64 device = search->file.device & ~MT_UNWIND_EVERY_ADDRESS;
     mapping->module = (search->file.inode * 0x9e3779b97f4a7c15ull ^ device) * 0xff51afd7ed558ccdull | 1;
     mapping->offset_minus_start = search->file_offset - mapping->start;
-    struct mt_unwind_file* table = bpf_map_lookup_elem(&unwind_files, &search->file);
+    /* Linux 6.1 takes no key from there: "R2 type=mem expected=fp, pkt, pkt_meta, map_key, map_value". */
+    struct mt_file file = search->file;
+    struct mt_unwind_file* table = bpf_map_lookup_elem(&unwind_files, &file);
     if (!table) {
-        struct mt_unwind_file asked = {.state = MT_UNWIND_ASKED_FOR};
-        if (bpf_map_update_elem(&unwind_files, &search->file, &asked, BPF_NOEXIST)) return;
+        if (bpf_map_update_elem(&unwind_files, &file, &asked_for, BPF_NOEXIST)) return;
         mapping->state = MT_UNWIND_ASKED_FOR;
         /* Who is not heard asks again: the entry must not outlive the question. */
-        if (!emit_file_event(thread->owner, &search->file, pc)) bpf_map_delete_elem(&unwind_files, &search->file);
+        if (!emit_file_event(thread->owner, &file, pc)) bpf_map_delete_elem(&unwind_files, &file);
         return;
     }
     mapping->state = table->state;
@@ -80,16 +80,16 @@ __noinline u32 find_code_mapping(struct thread* thread, u64 pc) {
         if (pc - known->start < known->size_bytes && known->has_every_address == thread->is_interrupted)
             return index + 1;
     }
-    struct mapping_search search = {.mapping.has_every_address = thread->is_interrupted};
-    long error = bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &search, 0);
+    thread->search = (struct mapping_search){.mapping.has_every_address = thread->is_interrupted};
+    long error = bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &thread, 0);
     for (u32 try = 1; try < TRIES_TO_LOOK && error == -EBUSY; try++)
-        error = bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &search, 0);
+        error = bpf_find_vma(bpf_get_current_task_btf(), pc, note_code_mapping, &thread, 0);
     if (error) return error == -EBUSY ? MAPPINGS_ARE_BUSY : 0;
-    find_table(thread, &search, pc);
+    find_table(thread, pc);
     u32 index = thread->next_code_mapping++ & (CODE_MAPPINGS - 1);
-    thread->code_mappings[index] = search.mapping;
+    thread->code_mappings[index] = thread->search.mapping;
     /* What was asked for may be there for the next stack. */
-    if (search.mapping.state == MT_UNWIND_ASKED_FOR) thread->code_mappings[index].size_bytes = 0;
+    if (thread->search.mapping.state == MT_UNWIND_ASKED_FOR) thread->code_mappings[index].size_bytes = 0;
     return index + 1;
 }
 
