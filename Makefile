@@ -1,11 +1,13 @@
 # The verbs of the project. Each is a script that runs alone and prints its usage with -h.
 .DEFAULT_GOAL := build
-.PHONY: build test demo bench format lint clean help
+.PHONY: build test test-kernels demo bench format lint clean help
 
 build:  ## build/memtrace
 	@scripts/build.sh
 test:  ## install what is missing, build, check, run every test; ends with a count
 	@scripts/test.sh
+test-kernels:  ## the tests of the kernel side under other kernels, in QEMU; ends with a count
+	@scripts/test_kernels.sh
 demo:  ## find the leak of a small server with memtrace
 	@scripts/demo.sh
 bench:  ## what tracing costs per malloc and free, beside empty probes
@@ -17,4 +19,4 @@ lint:  ## house laws, format and clang-tidy
 clean:  ## remove what was built
 	@rm -rf build build-sanitize
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):  ## /make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):  ## /make \1\t/p' Makefile | expand -t 16

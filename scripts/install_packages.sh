@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/install_packages.sh [build|test]: installs the Debian packages that are missing for building (default), or for
-# building and testing. Needs root or sudo only if something is missing.
+# scripts/install_packages.sh [build|test|kernels]: installs the Debian packages that are missing for building (default),
+# for building and testing, or for other kernels. Needs root or sudo only if something is missing.
 source "$(dirname "$0")/common.sh"
 usage_if_asked "$@"
 
@@ -21,7 +21,8 @@ case "${1:-build}" in
     command -v rustc >/dev/null || packages+=(rustc)
     command -v go >/dev/null || packages+=(golang-go)
     ;;
-  *) say "no such group: $1; write build or test"; exit 2 ;;
+  kernels) packages=(qemu-system-x86 busybox-static cpio xz-utils zstd lz4 debian-archive-keyring) ;;
+  *) say "no such group: $1; write build, test or kernels"; exit 2 ;;
 esac
 
 missing=()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/run_in_kernel.sh [--seconds N] SERIES COMMAND: runs COMMAND by bash, as root, in this directory and environment, under
-# the newest Debian kernel of SERIES (5.10, 6.1, 6.12, 7.3), on this machine's own files. What it writes does not stay. Its
+# the newest Debian kernel of SERIES (5.10, 6.1, 6.12, 7.3), on this machine's own files, which it can read only; /tmp is its own. Its
 # output and its exit status are the script's own; 124: ended after N (600) seconds, 125: the guest could not be made, or
 # died. QEMU emulates the processor (no KVM), which makes programs about ten times slower.
 source "$(dirname "$0")/common.sh"
@@ -21,21 +21,22 @@ kernel_of_series() {
   [ -n "$(find "$cache/apt/sources.list" -mmin -"$lists_age_minutes" 2>/dev/null)" ] || update_lists
   name=$(newest_kernel "$series")
   [ -n "$name" ] || { say "Debian has no kernel $series"; return 1; }
-  [ -e "$cache/$name/initrd" ] || prepare_kernel "$name" || return 1
+  [ "$cache/$name/initrd" -nt scripts/kernels/guest_init.sh ] && [ "$cache/$name/initrd" -nt scripts/kernels/guest_command.sh ] ||
+    prepare_kernel "$name" || return 1
   exec 9>&-
   echo "$cache/$name"
 }
 
 kernel=$(kernel_of_series) || exit 125
-job=$(mktemp -d /tmp/memtrace-kernel.XXXXXX)
+job=$(mktemp -d "$cache/job.XXXXXX")
 trap 'rm -rf "$job"' EXIT
 { export -p; printf 'cd %q\n' "$PWD"; printf '%s\n' "$command"; } >"$job/command"
 timeout --foreground --kill-after=5 "$limit_seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu qemu64 -smp 1 -m 4096 \
   -nodefaults -no-user-config -display none -no-reboot -kernel "$kernel/vmlinux" -initrd "$kernel/initrd" \
-  -append "console=ttyS0 quiet panic=-1 mitigations=off memtrace_job=$job" \
+  -append "console=ttyS0 quiet panic=-1 mitigations=off memtrace_repository=$PWD memtrace_job=$job" \
   -serial "file:$job/console" -serial stdio \
-  -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
-  -device virtio-9p-pci,fsdev=host,mount_tag=host </dev/null 2>"$job/qemu" || qemu_status=$?
+  -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
+  -device virtio-9p-pci,fsdev=root,mount_tag=root </dev/null 2>"$job/qemu" || qemu_status=$?
 status=$(tr -d '\r' <"$job/console" | sed -n "s|^$job status ||p" | tail -n 1)
 if [ -n "$status" ]; then exit "$status"; fi
 cat "$job/qemu" >&2

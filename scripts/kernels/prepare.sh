@@ -92,9 +92,9 @@ prepare_kernel() {
   image=$(find "$work/tree" -name 'vmlinuz*' | head -n 1)
   [ -n "$image" ] || { say "the packages of $1 have no vmlinuz"; return 1; }
   unpack_vmlinux "$image" "$work/vmlinux" || return 1
-  mkdir -p "$work/stage"/{bin,dev,proc,sys,host,memory,root,modules}
+  mkdir -p "$work/stage"/{bin,dev,proc,sys,root,repository,modules}
   cp "$(command -v busybox)" "$work/stage/bin/busybox"
-  for module in virtio_pci 9pnet_virtio 9p overlay; do add_module "$work/tree" "$work/stage" "$module"; done
+  for module in virtio_pci 9pnet_virtio 9p; do add_module "$work/tree" "$work/stage" "$module"; done
   install -m 755 scripts/kernels/guest_init.sh "$work/stage/init"
   cp scripts/kernels/guest_command.sh "$work/stage/guest_command.sh"
   (cd "$work/stage" && find . | cpio -o -H newc --quiet -R 0:0) >"$work/initrd"
