@@ -19,4 +19,4 @@ lint:  ## house laws, format and clang-tidy
 clean:  ## remove what was built
 	@rm -rf build build-sanitize
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):  ## /make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):  ## /make \1\t/p' Makefile | expand -t 20

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -192,7 +193,8 @@ Result<std::vector<ProgramMeasurement>> measure_programs(const std::string& memt
 
 Result<LinkTimes> measure_links(AttachRung rung, uint32_t rounds) {
     LinkTimes times;
-    const auto files = files_loaded_by("/proc/self/exe", environ);
+    // By its path: whoever is asked what it loads would take /proc/self for its own.
+    const auto files = files_loaded_by(std::filesystem::canonical("/proc/self/exe").string(), environ);
     if (!files) return files.error();
     for (uint32_t round = 0; round < rounds; ++round) {
         auto probes = EmptyProbes::attach(rung, *files, getpid());
