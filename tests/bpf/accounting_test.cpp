@@ -71,15 +71,15 @@ TEST_CASE("a realloc gives back the old block and makes the new one", "[bpf]") {
     }
     SECTION("a failure puts the block back, with its age and site") {
         tracing.run([](Shared&) { own_malloc(10, block_at(0x1000)); });
-        const Block before = tracing.read().snapshot.blocks.at(0);
+        const Block before = tracing.read().snapshot.blocks.front();
         tracing.run([](Shared&) {
             own_realloc(block_at(0x1000), 1ull << 40, nullptr);
             own_realloc(nullptr, 0, nullptr);
         });
         const Reading reading = tracing.read();
         REQUIRE(reading.blocks() == std::vector<LiveBlock>{{0x1000, 10}});
-        CHECK(reading.snapshot.blocks.at(0).birth_ns == before.birth_ns);
-        CHECK(reading.snapshot.blocks.at(0).site == before.site);
+        CHECK(reading.snapshot.blocks.front().birth_ns == before.birth_ns);
+        CHECK(reading.snapshot.blocks.front().site == before.site);
         CHECK(reading.totals().frees == 0);
         CHECK(reading.counts() == Counts{});
     }
@@ -188,4 +188,30 @@ TEST_CASE("a trace of blocks has each that comes and goes, in order", "[bpf]") {
     }
     CHECK(events.blocks[0].site == events.blocks[1].site);
     CHECK(events.blocks[1].site != events.blocks[2].site);
+}
+
+TEST_CASE("a reading of births has those of all blocks, in the table and in its overflow", "[bpf]") {
+    if (!can_trace(AttachRung::session)) return;
+    SessionOptions options = small_tables();
+    options.max_live_blocks = 64;
+    Tracing tracing(AttachRung::session, {malloc_probe, calloc_probe}, options);
+    tracing.run([](Shared&) {
+        for (uintptr_t block = 1; block <= 64; ++block) {
+            own_malloc(10, block_at(block * 0x10));
+            own_calloc(1, 20, block_at(block * 0x10 + 0x10000));
+        }
+    });
+    const Snapshot whole = tracing.read().snapshot;
+    const Snapshot births = tracing.session().read_snapshot(BlockDetail::births);
+    CHECK_FALSE(births.blocks.are_whole());
+    CHECK(whole.blocks.size() > 64);
+    const auto pairs_of = [](const LiveBlocks& blocks) {
+        std::vector<std::pair<uint64_t, uint32_t>> pairs;
+        for (const Block& block : blocks)
+            pairs.emplace_back(block.birth_ns, block.site);
+        std::ranges::sort(pairs);
+        return pairs;
+    };
+    CHECK(pairs_of(births.blocks) == pairs_of(whole.blocks));
+    CHECK(tracing.session().read_snapshot(BlockDetail::none).blocks.empty());
 }

@@ -80,6 +80,34 @@ TEST_CASE("a child's frees and reallocs of inherited blocks are its own, and its
     family.shared().numbers[may_end] = 1;
 }
 
+TEST_CASE("a reading without blocks knows an inherited block that was given back from one of nobody", "[bpf]") {
+    if (!can_trace(AttachRung::session)) return;
+    Family family(AttachRung::session);
+    family.tracing().run([](Shared& shared) {
+        own_malloc(100, block_at(0x1000));
+        own_malloc(200, block_at(0x2000));
+        if (fork() == 0) {
+            wait_for(shared.numbers[armed], 1);
+            own_free(block_at(0x1000), nullptr);
+            shared.numbers[done] = 1;
+            wait_for(shared.numbers[may_end], 1);
+            _exit(0);
+        }
+    });
+    const uint32_t child = family.arm_child();
+    family.shared().numbers[armed] = 1;
+    wait_for(family.shared().numbers[done], 1);
+    const Snapshot sums = family.tracing().session().read_snapshot(BlockDetail::none);
+    CHECK(sums.blocks.empty());
+    REQUIRE(sums.inheritable.size() == 1);
+    CHECK(sums.inheritable[0].address == 0x1000);
+    CHECK(Inheritance(sums).unknown_frees(child) == 0);
+    const Snapshot births = family.tracing().session().read_snapshot(BlockDetail::births);
+    CHECK(births.blocks.size() == 2);
+    CHECK(sum_of(Inheritance(births).inherited(child)) == Held{200, 1});
+    family.shared().numbers[may_end] = 1;
+}
+
 TEST_CASE("what a parent gives back is held by the children that it had then, and by no later one", "[bpf]") {
     if (!can_trace(AttachRung::session)) return;
     Family family(AttachRung::session);

@@ -49,6 +49,17 @@ void make_address_spaces(Session& session, int count) {
     }
 }
 
+/// Answers each event with an allocation, which is the next event.
+struct Flood : Events {
+    explicit Flood(Tracing& flooded) : tracing(flooded) {}
+    void on_block(const mt_block_event& event) override {
+        Events::on_block(event);
+        constexpr size_t far_too_many = 100;
+        if (blocks.size() < far_too_many) tracing.run([](Shared&) { own_malloc(10, block_at(0x1000)); });
+    }
+    Tracing& tracing;
+};
+
 std::vector<mt_event_type> types_of(const std::vector<mt_process_event>& events) {
     std::vector<mt_event_type> types;
     for (const mt_process_event& event : events)
@@ -277,4 +288,22 @@ TEST_CASE("an address space beyond those that one session can tell apart is coun
         make_address_spaces(tracing.session(), at_a_time);
     CHECK(tracing.session().owners_not_recorded() == beyond);
     CHECK(tracing.read().totals().allocations == MT_MAX_OWNERS - 1);
+}
+
+TEST_CASE("events that come while others are handed over wait for the next time, and none is lost", "[bpf]") {
+    if (!can_trace(AttachRung::session)) return;
+    SessionOptions options = small_tables();
+    options.traces_blocks = true;
+    Tracing tracing(AttachRung::session, {malloc_probe}, options);
+    tracing.run([](Shared&) {
+        own_malloc(10, block_at(0x1000));
+        own_malloc(10, block_at(0x2000));
+    });
+    Flood flood(tracing);
+    tracing.session().drain_events(flood);
+    // The first of the flood is known to be too late when it has been handed over.
+    CHECK(flood.blocks.size() >= 2);
+    CHECK(flood.blocks.size() <= 3);
+    const size_t made = 2 + flood.blocks.size();
+    CHECK(tracing.drain().blocks.size() + flood.blocks.size() == made);
 }

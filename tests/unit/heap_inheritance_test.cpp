@@ -100,6 +100,7 @@ class Model {
             for (const auto& [address, forks] : space.inherited_frees)
                 snapshot.inherited_frees.push_back({owner, address, forks});
         }
+        snapshot.inheritable.assign(snapshot.blocks.begin(), snapshot.blocks.end());
         snapshot.ghosts = ghosts_;
         return snapshot;
     }
@@ -333,6 +334,35 @@ TEST_CASE("a report shows what was inherited apart from what is live", "[heap]")
     CHECK(figures_of(snapshot, child, older).sites.empty());
 }
 
+TEST_CASE("a call site of two parents is one among the inherited ones, too", "[heap]") {
+    Model model;
+    const uint32_t first = model.start();
+    const uint32_t second = model.start();
+    Snapshot snapshot;
+    for (const uint32_t parent : {first, second}) {
+        model.allocate(parent, 0x10, 100 * parent, parent);
+        model.allocate(parent, 0x20, 7, parent + 2);
+        model.fork(parent);
+        model.free(parent, 0x10);
+        model.free(parent, 0x20);
+    }
+    snapshot = model.snapshot();
+    for (const uint32_t parent : {first, second}) {
+        const SiteTotals freed{100 * parent, 1, 100 * parent, 1};
+        snapshot.sites.push_back({parent, parent, 5, MT_SITE_READY, freed, {9, 9}});
+        // Another function with the same stack.
+        snapshot.sites.push_back({parent + 2, parent, 5 + parent, MT_SITE_READY, {7, 1, 7, 1}, {9, 9}});
+    }
+    std::vector<SiteFigures> inherited = figures_of(snapshot, 0, {}, ScopeKind::all).sites;
+    std::erase_if(inherited, [](const SiteFigures& site) { return !site.is_inherited; });
+    REQUIRE(inherited.size() == 3);
+    CHECK(inherited[0].live_bytes == 300);
+    CHECK(inherited[0].live_blocks == 2);
+    CHECK(inherited[0].row == 5);
+    CHECK(inherited[1].live_bytes == 7);
+    CHECK(inherited[2].live_bytes == 7);
+}
+
 TEST_CASE("an inherited block that was sampled stands for others, noted or not", "[heap]") {
     Snapshot snapshot;
     snapshot.address_spaces.resize(2);
@@ -341,12 +371,12 @@ TEST_CASE("an inherited block that was sampled stands for others, noted or not",
     snapshot.address_spaces[1].parent_owner = 1;
     snapshot.address_spaces[1].fork_number = 1;
     for (const uint64_t address : {0x1000, 0x2000})
-        snapshot.blocks.push_back({.address = address,
-                                   .size_bytes = 1000,
-                                   .birth_ns = 1,
-                                   .site = 7,
-                                   .owner = 1,
-                                   .sampling_mean_bytes = 4000});
+        snapshot.inheritable.push_back({.address = address,
+                                        .size_bytes = 1000,
+                                        .birth_ns = 1,
+                                        .site = 7,
+                                        .owner = 1,
+                                        .sampling_mean_bytes = 4000});
     // Another process freed one of its own at the second one's address.
     snapshot.inherited_frees.push_back({.owner = 3, .address = 0x2000, .forks = 0});
     const double weight = 1 / (1 - std::exp(-0.25));

@@ -109,6 +109,13 @@ class Model {
         return *std::ranges::find(snapshot_.address_spaces, owner, &AddressSpace::owner);
     }
 
+    template <typename Predicate>
+    void erase_blocks(const Predicate& is_erased) {
+        std::vector<Block> blocks(snapshot_.blocks.begin(), snapshot_.blocks.end());
+        std::erase_if(blocks, is_erased);
+        snapshot_.blocks = LiveBlocks(blocks);
+    }
+
     void drop_live(Process& process) {
         for (const LiveBlock& block : process.blocks) {
             Sums& sums = sums_[process.scope][block.stack];
@@ -116,7 +123,7 @@ class Model {
             sums.live_blocks -= 1;
         }
         process.blocks.clear();
-        std::erase_if(snapshot_.blocks, [&](const Block& block) { return block.owner == process.owner; });
+        erase_blocks([&](const Block& block) { return block.owner == process.owner; });
         space_of(process.owner).ended_ns = ++now_ns_;
     }
 
@@ -195,7 +202,7 @@ class Model {
         }
         sums.live_bytes -= block.size_bytes;
         sums.live_blocks -= 1;
-        std::erase_if(snapshot_.blocks, [&](const Block& one) { return one.birth_ns == block.birth_ns; });
+        erase_blocks([&](const Block& one) { return one.birth_ns == block.birth_ns; });
     }
 
     void update() {

@@ -183,6 +183,11 @@ size_t Reporter::most_reports() const {
     return is_for_people && options_.top > 0 ? options_.top : SIZE_MAX;
 }
 
+/// Of the blocks a report shows their ages, unless it is asked for more.
+BlockDetail Reporter::block_detail() const {
+    return options_.shows_blocks || options_.older_ns > 0 ? BlockDetail::whole : BlockDetail::births;
+}
+
 FigureOptions Reporter::figure_options() const {
     return {.older_ns = options_.older_ns,
             .keeps_blocks = options_.shows_blocks,
@@ -193,7 +198,7 @@ FigureOptions Reporter::figure_options() const {
 
 Result<void> Reporter::report(bool is_final) {
     update_processes();
-    const Snapshot snapshot = tracer_.read_snapshot();
+    const Snapshot snapshot = tracer_.read_snapshot(block_detail());
     note_starts(snapshot);
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options());
     ++sequence_;
@@ -251,29 +256,37 @@ Result<void> Reporter::write_rest(RestRecord rest) {
     return rest.scopes == 0 ? Result<void>() : output_.write(rest);
 }
 
-Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
-    if (pids.empty()) return {};
-    update_processes();
-    const Snapshot snapshot = tracer_.read_snapshot();
-    note_starts(snapshot);
-    const auto keep_stack = [&](uint32_t site) { return tracer_.keep_stack(site); };
+Reporter::Ends Reporter::sort_ends(const std::vector<pid_t>& pids) const {
+    Ends ends;
     std::unordered_map<uint32_t, uint64_t> living;
-    FigureOptions options = figure_options();
-    options.scopes.emplace();
-    std::vector<pid_t> others;
     for (const pid_t pid : pids) {
         const Scopes::Scope* scope = history_.scopes().scope_of(pid);
         if (scope == nullptr) continue;
         const uint64_t left = --living.try_emplace(scope->number, scope->living).first->second;
         if (left > 0) {
-            others.push_back(pid);
+            ends.others.push_back(pid);
             continue;
         }
-        options.exited.push_back(pid);
-        options.scopes->push_back(scope->number);
+        ends.last_of_scopes.push_back(pid);
+        ends.scopes.push_back(scope->number);
     }
+    return ends;
+}
+
+Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
+    if (pids.empty()) return {};
+    update_processes();
+    const Ends ends = sort_ends(pids);
+    // What goes into the sums of a scope that lives on is in the counters; ages are of those that are reported now.
+    const Snapshot snapshot = tracer_.read_snapshot(ends.scopes.empty() ? BlockDetail::none : block_detail());
+    note_starts(snapshot);
+    const auto keep_stack = [&](uint32_t site) { return tracer_.keep_stack(site); };
     // Those that are not the last ones of their scope are ended when it is reported.
-    history_.end_processes(snapshot, tracer_.mapping_ledger(), others, keep_stack);
+    history_.end_processes(snapshot, tracer_.mapping_ledger(), ends.others, keep_stack);
+    if (ends.scopes.empty()) return {};
+    FigureOptions options = figure_options();
+    options.exited = ends.last_of_scopes;
+    options.scopes = ends.scopes;
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), options);
     ++sequence_;
     // More may come into the others.
@@ -281,7 +294,7 @@ Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
     const bool is_final = kind == ScopeKind::process || kind == ScopeKind::tree || !tracer_.may_find_targets();
     auto written = write_ends(figures, {snapshot, is_final});
     history_.advance(snapshot, tracer_.mapping_ledger(), options);
-    history_.end_processes(snapshot, tracer_.mapping_ledger(), options.exited, keep_stack);
+    history_.end_processes(snapshot, tracer_.mapping_ledger(), ends.last_of_scopes, keep_stack);
     return written;
 }
 
@@ -302,8 +315,8 @@ void Reporter::release_ended() {
     if (tracer_.has_news_of_exec()) {
         update_processes();
         const auto keep_stack = [&](uint32_t site) { return tracer_.keep_stack(site); };
-        tracer_.forget_owners(
-            history_.end_address_spaces(tracer_.read_snapshot(), tracer_.mapping_ledger(), keep_stack));
+        tracer_.forget_owners(history_.end_address_spaces(tracer_.read_snapshot(BlockDetail::none),
+                                                          tracer_.mapping_ledger(), keep_stack));
     }
     tracer_.release_ended();
 }
@@ -314,7 +327,7 @@ void Reporter::note_stop(const std::string& reason) {
 
 void Reporter::set_baseline() {
     update_processes();
-    const Snapshot snapshot = tracer_.read_snapshot();
+    const Snapshot snapshot = tracer_.read_snapshot(BlockDetail::none);
     note_starts(snapshot);
     history_.set_baseline(snapshot, tracer_.mapping_ledger());
 }

@@ -49,9 +49,18 @@ class Reporter {
         bool is_final = false;
     };
 
+    /// Processes that have ended.
+    struct Ends {
+        std::vector<pid_t> others;          // whose scopes have others that live
+        std::vector<pid_t> last_of_scopes;  // in the order of `scopes`
+        std::vector<uint32_t> scopes;       // that have their last report
+    };
+
+    Ends sort_ends(const std::vector<pid_t>& pids) const;
     void update_processes();
     void note_starts(const Snapshot& snapshot);
     void forget_ended();
+    BlockDetail block_detail() const;
     FigureOptions figure_options() const;
     Result<void> write_reports(Figures& figures, const Moment& moment);
     Result<void> write_ends(Figures& figures, const Moment& moment);

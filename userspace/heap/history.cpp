@@ -1,13 +1,12 @@
 #include "heap/history.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <tuple>
 #include <unordered_set>
 #include <utility>
 
 #include "heap/inheritance.hpp"
 #include "heap/sampling.hpp"
+#include "heap/site_blocks.hpp"
 
 namespace memtrace {
 namespace {
@@ -20,60 +19,6 @@ template <typename Key, typename Value, typename... Rest>
 Value value_or_none(const std::unordered_map<Key, Value, Rest...>& map, const Key& key) {
     const auto found = map.find(key);
     return found == map.end() ? Value{} : found->second;
-}
-
-/// One entry a process, those that hold most first.
-void keep_most(SiteFigures& site, std::vector<SiteHolder> parts) {
-    std::ranges::sort(parts, {}, &SiteHolder::pid);
-    std::vector<SiteHolder> holders;
-    for (const SiteHolder& part : parts) {
-        if (part.live_blocks == 0) continue;
-        if (holders.empty() || holders.back().pid != part.pid) holders.push_back({part.pid, 0, 0});
-        holders.back().live_bytes += part.live_bytes;
-        holders.back().live_blocks += part.live_blocks;
-    }
-    site.holders_total = holders.size();
-    std::ranges::sort(holders, [](const SiteHolder& left, const SiteHolder& right) {
-        return std::tuple(right.live_bytes, right.live_blocks, left.pid) <
-               std::tuple(left.live_bytes, left.live_blocks, right.pid);
-    });
-    if (holders.size() > most_holders) holders.resize(most_holders);
-    site.holders = std::move(holders);
-}
-
-/// Bytes and blocks that the blocks are, or stand for.
-std::pair<uint64_t, uint64_t> sizes_of(std::span<const Block> blocks) {
-    const bool has_samples =
-        std::ranges::any_of(blocks, [](const Block& block) { return block.sampling_mean_bytes > 1; });
-    if (has_samples) {
-        const SampledSums sums = sums_of(blocks);
-        return {static_cast<uint64_t>(std::llround(sums.size_bytes)), static_cast<uint64_t>(std::llround(sums.blocks))};
-    }
-    uint64_t size_bytes = 0;
-    for (const Block& block : blocks)
-        size_bytes += block.size_bytes;
-    return {size_bytes, blocks.size()};
-}
-
-/// What of a site's parts is live and old enough: ages, blocks, and who holds them.
-void show_blocks(SiteFigures& site, const std::vector<ScopeDraft::Part>& parts, const BlocksBySite& blocks,
-                 uint64_t now_ns, bool is_sampled, const FigureOptions& options) {
-    std::vector<Block> shown;
-    std::vector<SiteHolder> held;
-    for (const ScopeDraft::Part& part : parts) {
-        if (!part.reading->is_living) continue;
-        const std::span<const Block> own = blocks.of(part.reading->site->index);
-        shown.insert(shown.end(), own.begin(), own.end());
-        SiteHolder holder{part.pid, part.reading->live_bytes(), part.reading->live_blocks()};
-        if (options.older_ns > 0) std::tie(holder.live_bytes, holder.live_blocks) = sizes_of(own);
-        held.push_back(holder);
-    }
-    if (options.older_ns > 0) std::tie(site.live_bytes, site.live_blocks) = sizes_of(shown);
-    keep_most(site, std::move(held));
-    const bool is_estimate = is_sampled && !site.is_mapping;
-    if (is_estimate) site.error_bytes = sums_of(shown).error_bytes();
-    site.ages = is_estimate ? estimated_ages(shown, now_ns) : ages_of(shown, now_ns);
-    if (options.keeps_blocks) site.blocks = oldest_first(std::move(shown));
 }
 
 void add_to_heap(HeapFigures& heap, const SiteFigures& site) {
@@ -163,26 +108,16 @@ void History::add_inherited(std::map<uint32_t, ScopeFigures>& figures, const Rea
     for (const SpaceReading& reading : readings.spaces)
         if (const auto place = reading.is_living ? scopes_.place_of(*reading.space) : std::nullopt)
             owners[place->scope].insert(reading.space->owner);
-    std::unordered_map<uint32_t, const Site*> sites;
-    for (const Site& site : snapshot.sites)
-        sites[site.index] = &site;
+    std::unordered_map<uint32_t, const SiteReading*> sites;
+    for (const SiteReading& reading : readings.sites)
+        sites[reading.site->index] = &reading;
     for (auto& [number, scope] : figures) {
         for (const InheritedSite& inherited : inheritance.held_beside_live(owners[number])) {
             scope.heap.inherited_bytes += inherited.bytes;
             scope.heap.inherited_blocks += inherited.blocks;
         }
-        for (const InheritedSite& inherited : old_enough.held_beside_live(owners[number])) {
-            SiteFigures one;
-            one.site = inherited.site;
-            if (const auto site = sites.find(inherited.site); site != sites.end()) {
-                one.row = site->second->row;
-                one.flags = site->second->flags;
-            }
-            one.is_inherited = true;
-            one.live_bytes = inherited.bytes;
-            one.live_blocks = inherited.blocks;
-            scope.sites.push_back(std::move(one));
-        }
+        for (SiteFigures& site : inherited_sites(old_enough.held_beside_live(owners[number]), sites))
+            scope.sites.push_back(std::move(site));
     }
 }
 
@@ -212,10 +147,11 @@ ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, co
     figures.kind = scopes_.kind();
     figures.key = scope.key;
     figures.root = scope.root;
+    const BlockOptions block_options{snapshot.time_ns, options.older_ns, options.keeps_blocks, snapshot.is_sampled};
     for (const ScopeDraft::DraftSite& site : draft.sites()) {
         SiteFigures one = grown(number, site);
         if (!one.is_mapping) add_to_heap(figures.heap, one);
-        show_blocks(one, site.parts, blocks, snapshot.time_ns, snapshot.is_sampled, options);
+        show_blocks(one, site.parts, blocks, block_options);
         if (options.older_ns == 0 || one.live_blocks > 0) figures.sites.push_back(std::move(one));
     }
     add_growth(figures, draft);

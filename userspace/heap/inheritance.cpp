@@ -86,7 +86,7 @@ void Inheritance::add_blocks(const Snapshot& snapshot, uint64_t older_ns) {
         Ghost& known = ghosts[{ghost.block.owner, ghost.block.address}][ghost.block.birth_ns];
         if (known.forks <= ghost.forks) known = ghost;
     }
-    for (const Block& block : snapshot.blocks) {
+    for (const Block& block : snapshot.inheritable) {
         if (!has_children(block.owner)) continue;
         add_block(block, UINT32_MAX, is_old(block));
         if (const auto same = ghosts.find({block.owner, block.address}); same != ghosts.end())

@@ -1,6 +1,7 @@
 #include "heap/readings.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_set>
 
 namespace memtrace {
@@ -55,36 +56,30 @@ Readings read_sites(const Snapshot& snapshot, const MappingLedger& ledger, std::
     return readings;
 }
 
+/// A counting sort: there can be millions of blocks, and the numbers of call sites are small.
 BlocksBySite::BlocksBySite(const Snapshot& snapshot, const MappingLedger& ledger, uint64_t older_ns) {
-    const std::vector<Block> mappings = ledger.live_mappings();
+    const LiveBlocks mappings(ledger.live_mappings());
     const auto for_each_shown = [&](const auto& visit) {
-        for (const std::vector<Block>* source : {&snapshot.blocks, &mappings})
-            for (const Block& block : *source)
-                if (difference(snapshot.time_ns, block.birth_ns) >= older_ns) visit(block);
+        for (const LiveBlocks* source : {&snapshot.blocks, &mappings})
+            for (size_t index = 0; index < source->size(); ++index)
+                if (older_ns == 0 || difference(snapshot.time_ns, source->births_ns()[index]) >= older_ns)
+                    visit(*source, index, source->sites()[index]);
     };
-    // A counting sort: there can be millions of blocks, and few sites.
-    size_t count = 0;
-    for_each_shown([&](const Block& block) {
-        ++ranges_[block.site].count;
-        ++count;
+    uint32_t last_site = 0;
+    for (const LiveBlocks* source : {&snapshot.blocks, &mappings})
+        for (const uint32_t site : source->sites())
+            last_site = std::max(last_site, site);
+    firsts_.resize(last_site + size_t{2});
+    for_each_shown([&](const LiveBlocks&, size_t, uint32_t site) { ++firsts_[site + size_t{1}]; });
+    std::partial_sum(firsts_.begin(), firsts_.end(), firsts_.begin());
+    births_ns_.resize(firsts_.back());
+    if (snapshot.blocks.are_whole()) blocks_.resize(firsts_.back());
+    std::vector<size_t> next = firsts_;
+    for_each_shown([&](const LiveBlocks& source, size_t index, uint32_t site) {
+        const size_t place = next[site]++;
+        births_ns_[place] = source.births_ns()[index];
+        if (!blocks_.empty()) blocks_[place] = source[index];
     });
-    size_t first = 0;
-    for (auto& [site, range] : ranges_) {
-        range.first = first;
-        first += range.count;
-        range.count = 0;
-    }
-    blocks_.resize(count);
-    for_each_shown([&](const Block& block) {
-        Range& range = ranges_[block.site];
-        blocks_[range.first + range.count++] = block;
-    });
-}
-
-std::span<const Block> BlocksBySite::of(uint32_t site) const {
-    const auto found = ranges_.find(site);
-    if (found == ranges_.end()) return {};
-    return std::span(blocks_).subspan(found->second.first, found->second.count);
 }
 
 }  // namespace memtrace

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/large_vector.hpp"
 #include "heap/mappings.hpp"
 #include "heap/snapshot.hpp"
 
@@ -73,15 +74,22 @@ Readings read_sites(const Snapshot& snapshot, const MappingLedger& ledger, std::
 class BlocksBySite {
   public:
     BlocksBySite(const Snapshot& snapshot, const MappingLedger& ledger, uint64_t older_ns);
-    std::span<const Block> of(uint32_t site) const;
+    std::span<const uint64_t> births_of(uint32_t site) const { return part_of<uint64_t>(births_ns_, site); }
+    /// None where the snapshot has only their births.
+    std::span<const Block> blocks_of(uint32_t site) const {
+        return blocks_.empty() ? std::span<const Block>() : part_of<Block>(blocks_, site);
+    }
 
   private:
-    struct Range {
-        size_t first = 0;
-        size_t count = 0;
-    };
-    std::vector<Block> blocks_;
-    std::unordered_map<uint32_t, Range> ranges_;
+    template <typename Item>
+    std::span<const Item> part_of(std::span<const Item> items, uint32_t site) const {
+        if (site + size_t{1} >= firsts_.size()) return {};
+        return items.subspan(firsts_[site], firsts_[site + 1] - firsts_[site]);
+    }
+
+    std::vector<size_t> firsts_;  // by site: where its own begin, which is where those of the site before end
+    LargeVector<uint64_t> births_ns_;
+    LargeVector<Block> blocks_;
 };
 
 }  // namespace memtrace

@@ -46,7 +46,7 @@ inline SampledSums sums_of(std::span<const Block> blocks) {
 
 std::vector<Block> oldest_first(std::vector<Block> blocks);
 /// Ages of blocks that were all recorded; none without blocks.
-std::optional<Ages> ages_of(std::span<const Block> blocks, uint64_t now_ns);
+std::optional<Ages> ages_of(std::span<const uint64_t> births_ns, uint64_t now_ns);
 /// Of what the blocks stand for; none without blocks.
 std::optional<Ages> estimated_ages(std::span<const Block> blocks, uint64_t now_ns);
 

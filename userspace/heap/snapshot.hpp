@@ -1,5 +1,5 @@
 // One immutable picture of what the kernel side knows, with every counter of loss. Everything behind it (heap, reports,
-// formats) works from this alone, without root and without the kernel. Pure data; uses include/ only.
+// formats) works from this alone, without root and without the kernel. Pure data; uses include/ and live_blocks.hpp.
 #pragma once
 
 #include <sys/types.h>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "heap/live_blocks.hpp"
 #include "memtrace/abi.h"
 
 namespace memtrace {
@@ -43,17 +44,6 @@ struct Site {
     StackHash stack{};
 };
 
-/// One live block.
-struct Block {
-    uint64_t address = 0;
-    uint64_t size_bytes = 0;
-    uint64_t birth_ns = 0;  // CLOCK_MONOTONIC
-    uint32_t site = 0;
-    uint32_t owner = 0;
-    uint32_t forks = 0;                // that its owner had made when it was born: children of later ones inherit it
-    uint32_t sampling_mean_bytes = 0;  // of a sampled block, which stands for 1 / (1 - exp(-size / mean)) blocks
-};
-
 /// A block that its owner gave back while it had children that inherited it.
 struct Ghost {
     Block block;
@@ -80,6 +70,13 @@ struct AddressSpace {
     std::array<uint64_t, MT_COUNTERS> counters{};  // by enum mt_counter
 };
 
+/// How much of the live blocks is read: there can be millions.
+enum class BlockDetail {
+    none,    // the sums are enough
+    births,  // for ages
+    whole,
+};
+
 /// All of it at one moment. `sites` holds heap sites and mapping sites; the totals of mapping sites are 0 here, the
 /// mapping ledger (heap/mappings.hpp) has them.
 struct Snapshot {
@@ -87,7 +84,11 @@ struct Snapshot {
     std::vector<AddressSpace> address_spaces;
     std::vector<Site> sites;
     // Every live heap block, those of an ended owner too, until it is released; of a sampled session every sampled one.
-    std::vector<Block> blocks;
+    // As the BlockDetail says.
+    LiveBlocks blocks;
+    // Those of address spaces that have forked children, which may hold them too. With BlockDetail::none only those
+    // that a child may have given back.
+    std::vector<Block> inheritable;
     std::vector<Ghost> ghosts;
     std::vector<InheritedFree> inherited_frees;
     bool is_sampled = false;  // the sums are estimates: what sampled blocks stand for

@@ -3,7 +3,10 @@
 #include <bpf/libbpf.h>
 
 #include <algorithm>
+#include <array>
+#include <bitset>
 #include <optional>
+#include <unordered_set>
 
 #include "base/clock.hpp"
 #include "kernel/read_entries.hpp"
@@ -28,7 +31,7 @@ Block block_of(uint64_t key, const mt_block& value) {
 /// The block in a slot; none when it is free, being written, or changed while it was read.
 std::optional<Block> read_slot(const mt_block& slot) {
     const uint64_t key = load(slot.key);
-    if (key == 0 || key == MT_BLOCK_BUSY) return std::nullopt;
+    if (key <= MT_BLOCK_BUSY) return std::nullopt;
     const mt_block copy{.key = key,
                         .size_and_mean = load(slot.size_and_mean),
                         .birth_ns = load(slot.birth_ns),
@@ -37,6 +40,62 @@ std::optional<Block> read_slot(const mt_block& slot) {
     if (load(slot.key) != key) return std::nullopt;
     return block_of(key, copy);
 }
+
+/// Few enough for the processor's cache.
+constexpr size_t slots_at_once = 2048;
+
+/// A branch for each slot would be mispredicted for every other one: each is written, and kept when it is a block.
+void append_births(std::span<const mt_block> slots, LiveBlocks& blocks) {
+    std::array<uint64_t, slots_at_once> births_ns;
+    std::array<uint32_t, slots_at_once> sites;
+    size_t count = 0;
+    for (const mt_block& slot : slots) {
+        const uint64_t key = load(slot.key);
+        births_ns[count] = load(slot.birth_ns);
+        sites[count] = load(slot.site);
+        count += static_cast<size_t>(key > MT_BLOCK_BUSY) & static_cast<size_t>(load(slot.key) == key);
+    }
+    blocks.append(std::span(births_ns).first(count), std::span(sites).first(count));
+}
+
+/// `slots_at_once` at most.
+void append_slots(std::span<const mt_block> slots, BlockDetail detail, LiveBlocks& blocks) {
+    if (detail == BlockDetail::births) append_births(slots, blocks);
+    if (detail != BlockDetail::whole) return;
+    for (const mt_block& slot : slots)
+        if (const auto block = read_slot(slot)) blocks.push_back(*block);
+}
+
+/// Which blocks Snapshot::inheritable has.
+class Inheritable {
+  public:
+    Inheritable(const Snapshot& snapshot, BlockDetail detail) : are_noted_only_(detail == BlockDetail::none) {
+        for (const InheritedFree& freed : snapshot.inherited_frees)
+            noted_.insert(freed.address);
+        if (are_noted_only_ && noted_.empty()) return;
+        for (const AddressSpace& space : snapshot.address_spaces)
+            if (space.parent_owner != 0) {
+                is_parent_[space.parent_owner % MT_MAX_OWNERS] = true;
+                is_none_ = false;
+            }
+    }
+    bool is_none() const { return is_none_; }
+    bool has(uint64_t key) const {
+        return key > MT_BLOCK_BUSY && is_parent_[(key >> owner_shift) % MT_MAX_OWNERS] &&
+               (!are_noted_only_ || noted_.contains(key & address_mask));
+    }
+    void append_slots(std::span<const mt_block> slots, std::vector<Block>& blocks) const {
+        for (const mt_block& slot : slots)
+            if (has(load(slot.key)))
+                if (const auto block = read_slot(slot)) blocks.push_back(*block);
+    }
+
+  private:
+    bool are_noted_only_;
+    bool is_none_ = true;
+    std::bitset<MT_MAX_OWNERS> is_parent_;
+    std::unordered_set<uint64_t> noted_;
+};
 
 uint64_t rounded_shift(uint64_t value, uint32_t shift) {
     return (value + (uint64_t{1} << (shift - 1))) >> shift;
@@ -65,15 +124,15 @@ std::optional<Site> read_site(uint32_t index, const mt_site& value, bool is_samp
 
 }  // namespace
 
-Snapshot Session::read_snapshot() const {
+Snapshot Session::read_snapshot(BlockDetail detail) const {
     Snapshot snapshot;
+    snapshot.is_sampled = skeleton_->rodata->samples != 0;
     // First: of one that has ended, the sums that follow are the last ones.
     append_address_spaces(snapshot);
     append_sites(snapshot);
-    append_blocks(snapshot);
-    append_overflow_blocks(snapshot);
-    append_inheritance(snapshot);
-    snapshot.is_sampled = skeleton_->rodata->samples != 0;
+    append_inherited_frees(snapshot);
+    append_blocks(snapshot, detail);
+    append_ghosts(snapshot);
     // Taken last: no block of the snapshot is younger than the snapshot.
     snapshot.time_ns = monotonic_now_ns();
     return snapshot;
@@ -115,20 +174,51 @@ void Session::append_address_spaces(Snapshot& snapshot) const {
     }
 }
 
-void Session::append_blocks(Snapshot& snapshot) const {
-    for (const mt_block& slot : tables_->live_blocks.values())
-        if (auto block = read_slot(slot)) snapshot.blocks.push_back(*block);
+void Session::append_blocks(Snapshot& snapshot, BlockDetail detail) const {
+    // What a sampled block stands for is told by all of it.
+    if (snapshot.is_sampled && detail == BlockDetail::births) detail = BlockDetail::whole;
+    const Inheritable inheritable(snapshot, detail);
+    if (detail == BlockDetail::none && inheritable.is_none()) return;
+    if (detail != BlockDetail::none) snapshot.blocks.reserve(expected_blocks(snapshot), detail == BlockDetail::whole);
+    std::span<const mt_block> slots = tables_->live_blocks.values();
+    while (!slots.empty()) {
+        const auto some = slots.first(std::min(slots_at_once, slots.size()));
+        append_slots(some, detail, snapshot.blocks);
+        if (!inheritable.is_none()) inheritable.append_slots(some, snapshot.inheritable);
+        slots = slots.subspan(some.size());
+    }
+    if (load(skeleton_->bss->overflow_blocks) <= 0) return;
+    for_each_entry<uint64_t, mt_block>(bpf_map__fd(skeleton_->maps.live_overflow),
+                                       [&](uint64_t key, const mt_block& value) {
+                                           if (detail == BlockDetail::whole)
+                                               snapshot.blocks.push_back(block_of(key, value));
+                                           if (detail == BlockDetail::births)
+                                               snapshot.blocks.append({&value.birth_ns, 1}, {&value.site, 1});
+                                           if (inheritable.has(key))
+                                               snapshot.inheritable.push_back(block_of(key, value));
+                                       });
 }
 
-void Session::append_overflow_blocks(Snapshot& snapshot) const {
-    if (load(skeleton_->bss->overflow_blocks) <= 0) return;
-    for_each_entry<uint64_t, mt_block>(
-        bpf_map__fd(skeleton_->maps.live_overflow),
-        [&](uint64_t key, const mt_block& value) { snapshot.blocks.push_back(block_of(key, value)); });
+/// At least, but for what comes meanwhile.
+uint64_t Session::expected_blocks(const Snapshot& snapshot) const {
+    uint64_t expected = 0;
+    for (const AddressSpace& space : snapshot.address_spaces)
+        expected += load(tables_->owners.values()[space.owner].live_blocks);
+    return std::min<uint64_t>(expected + expected / 64, tables_->live_blocks.values().size());
+}
+
+/// Before the blocks, of which it may say that they alone are wanted.
+void Session::append_inherited_frees(Snapshot& snapshot) const {
+    if (load(skeleton_->bss->forks_followed) == 0) return;
+    for_each_entry<uint64_t, mt_inherited_free>(
+        bpf_map__fd(skeleton_->maps.inherited_frees), [&](uint64_t key, const mt_inherited_free& value) {
+            snapshot.inherited_frees.push_back(
+                {static_cast<uint32_t>(key >> owner_shift), key & address_mask, value.forks});
+        });
 }
 
 /// After the blocks: a ghost is there before its block is gone.
-void Session::append_inheritance(Snapshot& snapshot) const {
+void Session::append_ghosts(Snapshot& snapshot) const {
     if (load(skeleton_->bss->forks_followed) == 0) return;
     for_each_entry<mt_ghost_key, mt_ghost>(bpf_map__fd(skeleton_->maps.ghosts),
                                            [&](const mt_ghost_key& key, const mt_ghost& value) {
@@ -140,11 +230,6 @@ void Session::append_inheritance(Snapshot& snapshot) const {
                                                                     .forks = value.forks};
                                                snapshot.ghosts.push_back({block_of(key.block, block), key.forks});
                                            });
-    for_each_entry<uint64_t, mt_inherited_free>(
-        bpf_map__fd(skeleton_->maps.inherited_frees), [&](uint64_t key, const mt_inherited_free& value) {
-            snapshot.inherited_frees.push_back(
-                {static_cast<uint32_t>(key >> owner_shift), key & address_mask, value.forks});
-        });
 }
 
 }  // namespace memtrace

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "kernel/load_error.hpp"
 #include "kernel/tables.hpp"
 #include "kernel/unwind_tables.hpp"
@@ -75,7 +76,7 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     UnwindTables::configure(UnwindMaps::of(skeleton), UnwindCapacity{});
 }
 
-int hand_over(EventSink& sink, const void* data) {
+void hand_over(EventSink& sink, const void* data) {
     const auto& event = *static_cast<const mt_event*>(data);
     switch (static_cast<mt_event_type>(event.type)) {
         case MT_EVENT_SITE: {
@@ -111,7 +112,6 @@ int hand_over(EventSink& sink, const void* data) {
         case MT_EVENT_NONE:
             break;
     }
-    return 0;
 }
 
 }  // namespace
@@ -199,9 +199,13 @@ Result<void> Session::map_tables() {
 
 Result<void> Session::open_ring() {
     auto callback = [](void* context, void* data, size_t) {
-        return hand_over(**static_cast<EventSink**>(context), data);
+        const auto& draining = *static_cast<const Draining*>(context);
+        hand_over(*draining.sink, data);
+        // Events that come while others are handed over have to wait, or a flood of them would never let go.
+        constexpr int stop = -1;
+        return static_cast<const mt_event*>(data)->time_ns > draining.began_ns ? stop : 0;
     };
-    ring_.reset(ring_buffer__new(bpf_map__fd(skeleton_->maps.ring), callback, &sink_, nullptr));
+    ring_.reset(ring_buffer__new(bpf_map__fd(skeleton_->maps.ring), callback, &draining_, nullptr));
     if (!ring_) return Error{"cannot open the ring buffer", errno_text(errno)};
     return {};
 }
@@ -314,9 +318,9 @@ int Session::event_fd() const {
 }
 
 void Session::drain_events(EventSink& sink) {
-    sink_ = &sink;
+    draining_ = {&sink, monotonic_now_ns()};
     ring_buffer__consume(ring_.get());
-    sink_ = nullptr;
+    draining_ = {};
 }
 
 uint64_t Session::owners_not_recorded() const {

@@ -139,11 +139,11 @@ class Session {
 
     /// Readable when events wait.
     int event_fd() const;
-    /// Hands the waiting events to `sink`, in the order of the ring.
+    /// Hands the events that waited at the call to `sink`, in the order of the ring, and perhaps the next one.
     void drain_events(EventSink& sink);
 
-    /// What the kernel side knows now.
-    Snapshot read_snapshot() const;
+    /// What the kernel side knows now, with as much of the live blocks as `detail` says, or more.
+    Snapshot read_snapshot(BlockDetail detail = BlockDetail::whole) const;
     /// Of `owners`, those that have ended and are of no use to anybody: no child is left that could hold their blocks.
     std::vector<uint32_t> releasable(std::span<const uint32_t> owners) const;
     /// No program is at work any more that saw the targets as they were before the call. Takes milliseconds.
@@ -161,6 +161,11 @@ class Session {
         void operator()(ring_buffer* ring) const;
     };
     struct Tables;
+    /// One call of drain_events.
+    struct Draining {
+        EventSink* sink = nullptr;
+        uint64_t began_ns = 0;
+    };
 
     Session();
     Result<void> watch(const SessionOptions& options);
@@ -170,9 +175,10 @@ class Session {
     Result<void> open_ring();
     void append_sites(Snapshot& snapshot) const;
     void append_address_spaces(Snapshot& snapshot) const;
-    void append_blocks(Snapshot& snapshot) const;
-    void append_overflow_blocks(Snapshot& snapshot) const;
-    void append_inheritance(Snapshot& snapshot) const;
+    void append_blocks(Snapshot& snapshot, BlockDetail detail) const;
+    uint64_t expected_blocks(const Snapshot& snapshot) const;
+    void append_inherited_frees(Snapshot& snapshot) const;
+    void append_ghosts(Snapshot& snapshot) const;
     void release_blocks(const std::vector<bool>& owners);
     void release_sites(const std::vector<bool>& owners);
     void release_inheritance(const std::vector<bool>& owners);
@@ -185,7 +191,7 @@ class Session {
     std::unique_ptr<Tables> tables_;
     std::unique_ptr<UnwindTables> unwind_tables_;
     std::set<uint64_t> doubted_ghosts_;  // of many forks, that had no ghost when they were last looked at
-    EventSink* sink_ = nullptr;
+    Draining draining_;
 };
 
 }  // namespace memtrace

@@ -111,8 +111,8 @@ void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
     if (walked.error) raw_stack_errors_[event.site] = *walked.error;
 }
 
-Snapshot Tracer::read_snapshot() {
-    Snapshot snapshot = session_->read_snapshot();
+Snapshot Tracer::read_snapshot(BlockDetail detail) {
+    Snapshot snapshot = session_->read_snapshot(detail);
     for (Site& site : snapshot.sites)
         site.stack = stack_store_.stack_hash(site.index);
     count_unknown_frees(snapshot);

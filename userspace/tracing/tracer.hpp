@@ -72,7 +72,8 @@ class Tracer : private EventSink, public SiteNames {
     /// what comes while the sites of a report are named.
     void drain(TracerListener& listener);
 
-    Snapshot read_snapshot();
+    /// See Session::read_snapshot.
+    Snapshot read_snapshot(BlockDetail detail);
     const MappingLedger& mapping_ledger() const { return mapping_ledger_; }
     const std::map<pid_t, Target>& targets() const { return targets_.all(); }
     /// Mapping events that were lost on the way, address spaces that could not be followed.
