@@ -200,6 +200,21 @@ TEST_CASE("sites that hold nothing and did not change are no news", "[formats]")
     CHECK_THAT(text_of(report), ContainsSubstring("SSL_CTX_new_ex"));
 }
 
+TEST_CASE("what is inherited is called so, and has no share of what is live", "[formats]") {
+    ReportRecord report = test::sample_report();
+    CHECK_THAT(text_of(report), !ContainsSubstring("inherited"));
+    report.heap.inherited_bytes = 3'145'728;
+    report.heap.inherited_blocks = 12;
+    report.sites[1].is_inherited = true;
+    const std::string text = text_of(report);
+    CHECK_THAT(text, ContainsSubstring("  inherited  3.0 MiB in 12 blocks of parents, not in live\n"));
+    CHECK_THAT(text, ContainsSubstring("malloc (inherited)\n"));
+    for (const std::string& line : lines_of(text))
+        if (line.find("malloc (inherited)") != std::string::npos)
+            CHECK_THAT(line, ContainsSubstring(" 3.0 MiB      - "));
+    CHECK_THAT(text, ContainsSubstring("operator new\n"));
+}
+
 TEST_CASE("an estimate has its error beside it", "[formats]") {
     ReportRecord report = test::sample_report();
     CHECK_THAT(text_of(report), !ContainsSubstring("±"));

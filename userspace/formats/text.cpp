@@ -105,6 +105,9 @@ std::string heap_lines(const ReportRecord& report, const Style& style) {
                                           growth_text(heap.growth_bytes, style, "none"),
                                           growth_text(heap.growth_since_baseline_bytes, style, "none"),
                                           report.has_baseline ? "baseline" : "attach"));
+    if (heap.inherited_blocks > 0)
+        text += labeled("inherited", fmt::format("{} in {} of parents, not in live", format_size(heap.inherited_bytes),
+                                                 counted(heap.inherited_blocks, "block")));
     if (heap.ended_blocks > 0)
         text += labeled("ended", fmt::format("{} in {} that {} ended", format_size(heap.ended_bytes),
                                              counted(heap.ended_blocks, "block"),

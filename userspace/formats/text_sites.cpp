@@ -59,14 +59,14 @@ class SiteTable {
         rank_.cells.push_back(fmt::format("{}", rank_.cells.size() + 1));
         live_.cells.push_back(format_size(site.live_bytes));
         error_.cells.push_back(site.error_bytes ? format_size(*site.error_bytes) : "-");
-        share_.cells.push_back(share_of(site.live_bytes, whole));
+        share_.cells.push_back(site.is_inherited ? "-" : share_of(site.live_bytes, whole));
         blocks_.cells.push_back(format_count(site.live_blocks));
         growth_.cells.push_back(format_size_change(site.growth_bytes));
         since_baseline_.cells.push_back(format_size_change(site.growth_since_baseline_bytes));
         rate_.cells.push_back(rate_of(site.allocated_since_previous_bytes, report_.interval.duration_ns));
         median_.cells.push_back(site.ages ? format_duration(site.ages->median_ns) : "-");
         oldest_.cells.push_back(site.ages ? format_duration(site.ages->max_ns) : "-");
-        function_.cells.push_back(printable(site.function));
+        function_.cells.push_back(printable(site.function) + (site.is_inherited ? " (inherited)" : ""));
     }
 
     /// What fits into `width` columns (0: all).
