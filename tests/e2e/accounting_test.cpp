@@ -1,5 +1,9 @@
 // Exactly-once accounting on every rung of attaching: each workload runs case by case, and after each the report must
 // equal the truth that the program prints about itself.
+#include <chrono>
+#include <string>
+#include <vector>
+
 #include "catch.hpp"
 #include "e2e/check_cases.hpp"
 
@@ -120,4 +124,23 @@ TEST_CASE("the program's own mappings are counted to the byte", "[e2e][accountin
 
 TEST_CASE("one call site allocates more than 2^24 times", "[.][slow][e2e]") {
     check_on_every_rung({"big_cases", std::vector<std::string>(17, "one_site_allocates_a_million_times")});
+}
+
+TEST_CASE("ten million live blocks are counted to the byte, and reported within a second", "[.][slow][e2e]") {
+    Workload workload(workload_path("big_cases"), {"ten_million_blocks_live"});
+    std::vector<std::string> arguments = {"--max-live-blocks", "10000000"};
+    for (const std::string& argument : on_demand("session", workload.pid()))
+        arguments.push_back(argument);
+    Memtrace memtrace(arguments);
+    memtrace.wait_attached();
+    const Json truth = workload.go();
+    check_truth(truth, memtrace.report());
+    const auto begin = std::chrono::steady_clock::now();
+    const Json report = memtrace.report();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    WARN("a report of ten million live blocks takes " << taken.count() << " s");
+    CHECK(taken.count() < 1);
+    CHECK(report.at("heap").at("live_blocks") == 10'000'000);
+    CHECK(memtrace.stop().status == 0);
+    CHECK(workload.quit(0) == 0);
 }

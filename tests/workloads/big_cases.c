@@ -1,4 +1,4 @@
-/* More than a counter of 32 or 24 bits can hold, at one call site. */
+/* More than a counter of 32 or 24 bits can hold, at one call site; more blocks than most programs have. */
 #include <stdlib.h>
 
 #include "workload.h"
@@ -37,8 +37,23 @@ static void one_site_allocates_a_million_times(void) {
     site->freed_bytes += (uint64_t)(COUNT - 1) * SIZE;
 }
 
+CALL_SITE static void* one_of_ten_million(size_t size) {
+    return malloc(size);
+}
+
+static void ten_million_blocks_live(void) {
+    enum { COUNT = 10 * 1000 * 1000 };
+    struct site_truth* site = truth_site("one_of_ten_million");
+    for (unsigned i = 0; i < COUNT; ++i) {
+        const size_t size = 1 + i % 24;
+        sink = one_of_ten_million(size);
+        truth_allocated(site, size);
+    }
+}
+
 const struct workload_case workload_cases[] = {
     {"one_site_holds_more_than_4_gib", one_site_holds_more_than_4_gib},
     {"one_site_allocates_a_million_times", one_site_allocates_a_million_times},
+    {"ten_million_blocks_live", ten_million_blocks_live},
     {NULL, NULL},
 };
