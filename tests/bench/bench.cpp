@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "bench/ends.hpp"
 #include "bench/measure.hpp"
 #include "bench/programs.hpp"
 #include "bench/reading.hpp"
@@ -153,6 +154,19 @@ Result<void> print_links() {
     return {};
 }
 
+Result<void> print_reports(TargetProcess& target, AttachRung rung) {
+    const auto reading = measure_reading(target, MEMTRACE_BUILD_DIR "/memtrace", rung, BENCH_MAX_LIVE_BLOCKS);
+    if (!reading) return reading.error();
+    fmt::print("\na report with {} live blocks: {:.1f} ms, the first one {:.1f} ms\n", BENCH_MAX_LIVE_BLOCKS,
+               median(reading->later_ms), reading->first_ms);
+    constexpr uint32_t children = 1000;
+    const auto ends = measure_ends(MEMTRACE_BUILD_DIR "/memtrace", rung, children);
+    if (!ends) return ends.error();
+    fmt::print("{} children come and go in {:.2f} s: memtrace takes {:.2f} s of a core, and reports {:.0f} ms later\n",
+               children, ends->children_seconds, ends->memtrace_seconds, ends->report_ms);
+    return {};
+}
+
 Result<void> run(const Settings& settings) {
     const AttachRung rung = settings.rung ? *settings.rung : best_rung();
     Result<TargetProcess> target = TargetProcess::start(MEMTRACE_BUILD_DIR "/tests/bench/bench_target");
@@ -170,10 +184,7 @@ Result<void> run(const Settings& settings) {
     if (!programs) return programs.error();
     print_programs(*programs);
     if (auto printed = print_links(); !printed) return printed;
-    const auto reading = measure_reading(*target, MEMTRACE_BUILD_DIR "/memtrace", rung, BENCH_MAX_LIVE_BLOCKS);
-    if (!reading) return reading.error();
-    fmt::print("\na report with {} live blocks: {:.1f} ms, the first one {:.1f} ms\n", BENCH_MAX_LIVE_BLOCKS,
-               median(reading->later_ms), reading->first_ms);
+    if (auto printed = print_reports(*target, rung); !printed) return printed;
     nlohmann::ordered_json results = to_json(*measurements, rung, settings.rounds);
     add_programs(results, *programs);
     const std::string json = results.dump();

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -69,6 +70,17 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& argumen
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) return Error{"cannot start " + arguments[0], errno_text(error)};
     return ChildProcess(pid, std::move(input->write_end), std::move(output->read_end));
+}
+
+bool ChildProcess::read_until(std::string_view part) {
+    std::string text;
+    std::array<char, 65536> bytes{};
+    while (true) {
+        const ssize_t count = read(output(), bytes.data(), bytes.size());
+        if (count <= 0) return false;
+        text.append(bytes.data(), static_cast<size_t>(count));
+        if (text.find(part) != std::string::npos && text.ends_with('\n')) return true;
+    }
 }
 
 int ChildProcess::wait() {

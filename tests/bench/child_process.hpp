@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -24,6 +25,9 @@ class ChildProcess {
     pid_t pid() const { return pid_; }
     int input() const { return input_.get(); }    // the child reads what is written here
     int output() const { return output_.get(); }  // what the child wrote
+
+    /// Reads what it wrote until a line has `part`; false at the end.
+    bool read_until(std::string_view part);
 
     /// The child's status, 128 + n when signal n ended it; blocks until it ends. Once only.
     int wait();

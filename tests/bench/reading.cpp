@@ -2,33 +2,18 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <string_view>
 
 #include "bench/child_process.hpp"
 
 namespace memtrace {
 namespace {
 
-/// Reads lines until one has `part`; false at the end of the output.
-bool read_until(ChildProcess& process, std::string_view part) {
-    std::string text;
-    std::array<char, 65536> bytes{};
-    while (true) {
-        const ssize_t count = read(process.output(), bytes.data(), bytes.size());
-        if (count <= 0) return false;
-        text.append(bytes.data(), static_cast<size_t>(count));
-        if (text.find(part) != std::string::npos && text.ends_with('\n')) return true;
-    }
-}
-
 Result<double> time_report(ChildProcess& process) {
     const auto begin = std::chrono::steady_clock::now();
     kill(process.pid(), SIGUSR1);
-    if (!read_until(process, "\"type\":\"report\"")) return Error{"memtrace ended", "before it reported"};
+    if (!process.read_until("\"type\":\"report\"")) return Error{"memtrace ended", "before it reported"};
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -42,7 +27,7 @@ Result<ReadingTimes> measure_reading(TargetProcess& target, const std::string& m
          "--max-live-blocks", fmt::format("{}", live_blocks), "--format", "json", "--quiet", "--no-forecast", "3600"},
         {});
     if (!process) return process.error();
-    if (!read_until(*process, "\"event\":\"attach\"")) return Error{"memtrace ended", "before it attached"};
+    if (!process->read_until("\"event\":\"attach\"")) return Error{"memtrace ended", "before it attached"};
     if (auto held = target.run({6, 0, 1, live_blocks, 1}); !held) return held.error();
     ReadingTimes times;
     for (int report = 0; report <= reports; ++report) {
