@@ -27,15 +27,15 @@ void check_on_every_rung(const Program& program) {
 
 }  // namespace
 
-TEST_CASE("every function of libc is counted once, however it ends", "[e2e][accounting]") {
+TEST_CASE("every function of libc is counted once, however it ends", "[e2e][accounting][kernels]") {
     check_on_every_rung({"libc_cases"});
 }
 
-TEST_CASE("every form of operator new is counted once, and exceptions pass unharmed", "[e2e][accounting]") {
+TEST_CASE("every form of operator new is counted once, and exceptions pass unharmed", "[e2e][accounting][kernels]") {
     check_on_every_rung({"cxx_cases"});
 }
 
-TEST_CASE("racing threads leave an exact balance", "[e2e][accounting]") {
+TEST_CASE("racing threads leave an exact balance", "[e2e][accounting][kernels]") {
     check_on_every_rung({"thread_cases"});
 }
 
@@ -47,7 +47,8 @@ TEST_CASE("one call site holds more than 4 GiB", "[e2e][accounting]") {
     check_on_every_rung({"big_cases", {"one_site_holds_more_than_4_gib"}});
 }
 
-TEST_CASE("signal handlers that interrupt malloc are counted, and calls that are left are not", "[e2e][accounting]") {
+TEST_CASE("signal handlers that interrupt malloc are counted, and calls that are left are not",
+          "[e2e][accounting][kernels]") {
     check_on_every_rung({"inside_cases"});
 }
 
@@ -98,7 +99,7 @@ TEST_CASE("a thousand stacks and a deep one are counted", "[e2e][accounting]") {
     });
 }
 
-TEST_CASE("a fork child has its own blocks", "[e2e][accounting]") {
+TEST_CASE("a fork child has its own blocks", "[e2e][accounting][kernels]") {
     check_on_every_rung({"process_cases", {"fork_child_allocates_and_frees"}});
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("a vfork child shares the parent's blocks where it is seen, and is tol
     });
 }
 
-TEST_CASE("the program's own mappings are counted to the byte", "[e2e][accounting]") {
+TEST_CASE("the program's own mappings are counted to the byte", "[e2e][accounting][kernels]") {
     check_on_every_rung({"mapping_cases"});
 }
 

@@ -141,7 +141,7 @@ Memtrace::Memtrace(const std::vector<std::string>& arguments)
 
 void Memtrace::wait_attached() {
     if (child_.wait_for_error_text("attached to")) return;
-    if (!child_.is_running() && child_.wait() == 69) throw RungMissing(child_.errors());
+    if (child_.wait() == 69) throw RungMissing(child_.errors());
     throw std::runtime_error("memtrace does not attach; stderr: " + child_.errors());
 }
 
