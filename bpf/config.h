@@ -32,7 +32,8 @@ const volatile mt_u32 misses_shared_children = 0;
 
 /* Programs (program_names) and control groups (cgroups) whose processes become targets at their exec; how many. */
 const volatile mt_u32 watched_names = 0;
-const volatile mt_u32 watched_cgroups = 0;
+mt_u32 watched_cgroups = 0;        /* grows when one appears that is waited for */
+mt_u64 cgroup_ids[MT_MAX_CGROUPS]; /* as in the map `cgroups`; 0: that one does not exist yet */
 /* enum mt_target_flags of targets that the kernel side makes. */
 const volatile mt_u32 new_target_flags = 0;
 /* 1: whoever allocates is a target, but for own_tgid, which is memtrace. */

@@ -25,17 +25,34 @@ static __always_inline bool emit_process_event(u32 type, u32 owner, u32 tgid, u3
     return true;
 }
 
-static __always_inline bool emit_fork_event(u32 owner, u32 tgid, u32 parent_owner, u32 parent_tgid,
+/* Of a child that is not armed; see struct mt_fork_notice. */
+static __always_inline void emit_fork_notice(u64 time_ns, u32 owner, u32 tgid, u32 parent_tgid) {
+    struct mt_fork_notice notice = {.time_ns = time_ns, .tgid = tgid, .parent_tgid = parent_tgid, .owner = owner};
+    bpf_ringbuf_output(&fork_notices, &notice, sizeof notice, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline bool emit_fork_event(u64 time_ns, u32 owner, u32 tgid, u32 parent_owner, u32 parent_tgid,
                                             u32 is_armed_child) {
     struct mt_process_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
     if (!event) return false;
     fill_header(&event->header, MT_EVENT_FORK, owner);
+    event->header.time_ns = time_ns;
     event->header.tgid = tgid;
     event->exit_code = 0;
     event->is_armed = is_armed_child;
     event->parent_tgid = parent_tgid;
     event->parent_owner = parent_owner;
     bpf_get_current_comm(event->comm, sizeof event->comm);
+    bpf_ringbuf_submit(event, 0);
+    return true;
+}
+
+/* `path` is kernel memory. */
+static __always_inline bool emit_cgroup_event(u32 type, u64 path) {
+    struct mt_cgroup_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
+    if (!event) return false;
+    fill_header(&event->header, type, 0);
+    bpf_probe_read_kernel_str(event->path, sizeof event->path, (const void*)path);
     bpf_ringbuf_submit(event, 0);
     return true;
 }

@@ -17,6 +17,7 @@ typedef int pid_t;
 /* include/uapi/linux/sched.h */
 #define CLONE_VM 0x00000100
 #define CLONE_THREAD 0x00010000
+#define CLONE_INTO_CGROUP 0x200000000ull
 
 #define bool _Bool
 #define true 1
@@ -106,6 +107,24 @@ struct vm_area_struct {
     struct file* vm_file;
 };
 
+struct cgroup_subsys_state {
+    struct cgroup* cgroup;
+    struct cgroup_subsys_state* parent;
+};
+
+struct kernfs_node {
+    u64 id;
+};
+
+struct cgroup {
+    struct cgroup_subsys_state self;
+    struct kernfs_node* kn;
+};
+
+struct css_set {
+    struct cgroup* dfl_cgrp;
+};
+
 struct task_struct {
     struct mm_struct* mm;
     pid_t pid;
@@ -116,6 +135,7 @@ struct task_struct {
     unsigned long sas_ss_sp;
     unsigned long sas_ss_size;
     struct uprobe_task* utask;
+    struct css_set* cgroups;
 };
 
 #pragma clang attribute pop

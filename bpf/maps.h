@@ -201,6 +201,12 @@ struct {
     __uint(max_entries, 1 << 20);
 } ring SEC(".maps");
 
+/* Children that wait for their probes; full: the main loop arms them when it comes to their event. */
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 1 << 16);
+} fork_notices SEC(".maps");
+
 /* File -> its unwind table. The user side adds; the kernel side only asks. Full: its code is walked by frame pointer.
  */
 struct {

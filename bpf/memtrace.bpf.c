@@ -57,6 +57,13 @@ int on_exec(u64* ctx) {
     return 0;
 }
 
+/* It was not there when its group was looked at, and did not come from another one: it was born there. */
+static __always_inline void note_birth_in_cgroup(struct task_struct* task) {
+    if (!is_born_in_wanted_cgroup(task)) return;
+    add_target(task->tgid);
+    if (!emit_process_event(MT_EVENT_BORN, 0, task->tgid, 0)) __sync_fetch_and_add(&owners_not_recorded, 1);
+}
+
 /* task_newtask(task, clone_flags): before the new task runs. A process that shares the memory of its parent is made by
  * vfork and posix_spawn. */
 SEC("tp_btf/task_newtask")
@@ -66,6 +73,7 @@ int on_new_task(u64* ctx) {
     if (clone_flags & CLONE_THREAD) return 0;
     u32 tgid = bpf_get_current_pid_tgid() >> 32;
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
+    if (clone_flags & CLONE_INTO_CGROUP) note_birth_in_cgroup(task);
     if (!target) return 0;
     bool shares_memory = clone_flags & CLONE_VM;
     if (target->flags & MT_TARGET_FOLLOWED)
@@ -82,6 +90,20 @@ SEC("tp_btf/cgroup_attach_task")
 int on_cgroup_change(u64* ctx) {
     struct task_struct* task = (struct task_struct*)ctx[2];
     if (!emit_process_event(MT_EVENT_MOVED, 0, task->tgid, 0)) __sync_fetch_and_add(&owners_not_recorded, 1);
+    return 0;
+}
+
+/* cgroup_mkdir(cgroup, path): it may be one that is waited for. */
+SEC("tp_btf/cgroup_mkdir")
+int on_cgroup_made(u64* ctx) {
+    if (!emit_cgroup_event(MT_EVENT_CGROUP_MADE, ctx[1])) __sync_fetch_and_add(&owners_not_recorded, 1);
+    return 0;
+}
+
+/* cgroup_rmdir(cgroup, path) */
+SEC("tp_btf/cgroup_rmdir")
+int on_cgroup_gone(u64* ctx) {
+    if (!emit_cgroup_event(MT_EVENT_CGROUP_GONE, ctx[1])) __sync_fetch_and_add(&owners_not_recorded, 1);
     return 0;
 }
 

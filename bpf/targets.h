@@ -105,8 +105,10 @@ static __always_inline void follow_child(struct mt_target* target, u32 parent_tg
     }
     if (owner) owner->forked_ns = owner->first_seen_ns;
     if (bpf_map_update_elem(&targets, &tgid, &child, BPF_ANY)) __sync_fetch_and_add(&owners_not_recorded, 1);
+    u64 time_ns = bpf_ktime_get_ns();
+    if (!arms_children) emit_fork_notice(time_ns, child.owner, tgid, parent_tgid);
     bool is_armed_child = child.armed == MT_TARGET_ARMED;
-    if (emit_fork_event(child.owner, tgid, target->owner, parent_tgid, is_armed_child)) return;
+    if (emit_fork_event(time_ns, child.owner, tgid, target->owner, parent_tgid, is_armed_child)) return;
     if (parent)
         count(parent, MT_COUNT_EVENTS_RING_FULL);
     else

@@ -6,6 +6,7 @@
 #include "maps.h"
 
 #define PATH_BYTES 256
+#define MAX_CGROUP_DEPTH 12
 
 /* Is the last part of `path`, which is kernel memory, one of program_names? */
 __noinline int is_wanted_path(u64 path) {
@@ -34,6 +35,18 @@ static __always_inline bool is_in_wanted_cgroup(void) {
     for (u32 index = 0; index < MT_MAX_CGROUPS; index++) {
         if (index >= watched_cgroups) return false;
         if (bpf_current_task_under_cgroup(&cgroups, index) == 1) return true;
+    }
+    return false;
+}
+
+/* Of a task that is not the current one: its control group, or one above it, is watched. */
+static __always_inline bool is_born_in_wanted_cgroup(struct task_struct* task) {
+    struct cgroup_subsys_state* level = &task->cgroups->dfl_cgrp->self;
+    for (u32 depth = 0; depth < MAX_CGROUP_DEPTH && level; depth++) {
+        u64 id = level->cgroup->kn->id;
+        for (u32 index = 0; index < MT_MAX_CGROUPS && index < watched_cgroups; index++)
+            if (cgroup_ids[index] == id) return true;
+        level = level->parent;
     }
     return false;
 }

@@ -248,9 +248,12 @@ enum mt_event_type {
     MT_EVENT_EXEC = 11,        /* ... exec ended one; owner is the old one, 0 if none was seen */
     MT_EVENT_FILE = 13,        /* struct mt_file_event: the walk met a file that has no unwind table */
     MT_EVENT_EXIT = 12,        /* ... a target's last thread ended */
-    MT_EVENT_FORK = 15,      /* struct mt_process_event: a target has forked; header: the child's owner, 0 if it shares
-                                the parent's memory, and tgid */
-    MT_EVENT_MOVED = 16,     /* struct mt_process_event: a process came into another control group */
+    MT_EVENT_FORK = 15,  /* struct mt_process_event: a target has forked; header: the child's owner, 0 if it shares
+                            the parent's memory, and tgid */
+    MT_EVENT_MOVED = 16, /* struct mt_process_event: a process came into another control group */
+    MT_EVENT_CGROUP_MADE = 17, /* struct mt_cgroup_event: a control group was made */
+    MT_EVENT_CGROUP_GONE = 18, /* ... was removed */
+    MT_EVENT_BORN = 19,        /* struct mt_process_event: a process was born in a watched control group, a target */
     MT_EVENT_RAW_STACK = 14, /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
 };
 
@@ -313,6 +316,21 @@ struct mt_process_event {
     char comm[16];       /* of the process; of a child that of its parent */
 };
 
+struct mt_cgroup_event {
+    struct mt_event header;
+    char path[512]; /* from the top of its hierarchy, ends with NUL */
+};
+
+/* Of the ring `fork_notices`, for who arms children beside the main loop: ahead of the MT_EVENT_FORK of the same child,
+ * which tells the rest. */
+struct mt_fork_notice {
+    mt_u64 time_ns; /* as that event has it */
+    mt_u32 tgid;
+    mt_u32 parent_tgid;
+    mt_u32 owner; /* 0 if it shares the parent's memory */
+    mt_u32 reserved;
+};
+
 /* Key of the map `unwind_files`: a file as the kernel sees it. */
 struct mt_file {
     mt_u64 device; /* dev_t of the kernel: major << 20 | minor */
@@ -368,6 +386,8 @@ MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_
 MT_ASSERT_SIZE(struct mt_mapping_event, 80);
 MT_ASSERT_SIZE(struct mt_block_event, 48);
 MT_ASSERT_SIZE(struct mt_process_event, 56);
+MT_ASSERT_SIZE(struct mt_cgroup_event, 536);
+MT_ASSERT_SIZE(struct mt_fork_notice, 24);
 MT_ASSERT_SIZE(struct mt_file, 16);
 MT_ASSERT_SIZE(struct mt_unwind_file, 72);
 MT_ASSERT_SIZE(struct mt_file_event, 48);

@@ -174,11 +174,16 @@ TEST_CASE("a target that is removed is recorded no more", "[bpf]") {
     if (!can_trace(rung)) return;
     Tracing tracing(rung, {malloc_probe, free_probe});
     tracing.run([](Shared&) { own_malloc(20, block_at(0x2000)); });
-    tracing.session().remove_target(tracing.target().pid());
+    const std::vector<uint32_t> owner = {tracing.session().remove_target(tracing.target().pid())};
+    CHECK(owner.front() != 0);
     tracing.run(malloc_one_and_free_another);
     const Reading reading = tracing.read();
     CHECK(reading.blocks() == std::vector<LiveBlock>{{0x2000, 20}});
     CHECK(reading.counts() == Counts{});
+    // The process lives on, and its number is free for another one.
+    CHECK(tracing.session().releasable(owner) == owner);
+    tracing.session().release(owner);
+    CHECK(tracing.read().blocks().empty());
 }
 
 TEST_CASE("an exec ends the address space, and the next one is another owner", "[bpf]") {

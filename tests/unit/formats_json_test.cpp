@@ -74,7 +74,7 @@ TEST_CASE("a report has the contract's keys in the contract's order", "[formats]
           "live_bytes live_blocks allocated_bytes allocations freed_bytes frees ended_bytes ended_blocks "
           "inherited_bytes inherited_blocks peak_live_bytes");
     CHECK(keys_of(report["mappings"]) == "live_bytes live_count mapped_bytes unmapped_bytes inherited_bytes");
-    CHECK(keys_of(report["memory"]) == "rss_bytes rss_growth_bytes mapped_bytes");
+    CHECK(keys_of(report["memory"]) == "rss_bytes pss_bytes rss_growth_bytes mapped_bytes");
     CHECK(keys_of(report["accuracy"]) ==
           "complete blocks_not_recorded stacks_not_recorded events_lost returns_missed frees_missed "
           "reallocs_unresolved inherited_lost unknown_frees calls_abandoned calls_suppressed stacks_truncated "
@@ -124,7 +124,8 @@ TEST_CASE("a report's values are those of the record", "[formats]") {
     CHECK(
         report["mappings"].dump() ==
         R"({"live_bytes":67108864,"live_count":2,"mapped_bytes":83886080,"unmapped_bytes":16777216,"inherited_bytes":0})");
-    CHECK(report["memory"].dump() == R"({"rss_bytes":50528256,"rss_growth_bytes":1048576,"mapped_bytes":null})");
+    CHECK(report["memory"].dump() ==
+          R"({"rss_bytes":50528256,"pss_bytes":null,"rss_growth_bytes":1048576,"mapped_bytes":null})");
     CHECK(report["sites_total"] == 18);
     const Json& site = report["sites"][0];
     CHECK(site["id"] == "9f2c51d07ab3e846");
@@ -145,7 +146,8 @@ TEST_CASE("what is not knowable is null", "[formats]") {
     record.memory = {};
     record.accuracy.is_size_filtered = true;
     const Json report = parsed(record);
-    CHECK(report["memory"].dump() == R"({"rss_bytes":null,"rss_growth_bytes":null,"mapped_bytes":null})");
+    CHECK(report["memory"].dump() ==
+          R"({"rss_bytes":null,"pss_bytes":null,"rss_growth_bytes":null,"mapped_bytes":null})");
     CHECK(report["accuracy"]["unknown_frees"].is_null());
     const Json& stackless = report["sites"][2];
     CHECK(stackless["id"].is_null());

@@ -147,6 +147,24 @@ void Reporter::forget_ended() {
     std::erase_if(roots_, is_gone);
 }
 
+/// Of several processes that live, as long as it is not too much to ask for.
+std::optional<uint64_t> Reporter::pss_bytes_of(const ScopeFigures& figures) const {
+    constexpr uint64_t longest_ns = 50'000'000;
+    constexpr uint64_t most_rss_bytes = uint64_t{8} << 30;  // of one process
+    const uint64_t start_ns = monotonic_now_ns();
+    uint64_t sum_bytes = 0;
+    size_t living = 0;
+    for (const ProcessFigures& process : figures.processes) {
+        if (process.has_ended) continue;
+        const auto known = processes_.find(process.number);
+        const bool is_too_large = known != processes_.end() && known->second.rss_bytes.value_or(0) > most_rss_bytes;
+        if (is_too_large || monotonic_now_ns() - start_ns > longest_ns) return std::nullopt;
+        sum_bytes += read_pss_bytes(process.pid).value_or(0);
+        ++living;
+    }
+    return living > 1 ? std::optional(sum_bytes) : std::nullopt;
+}
+
 MemoryFigures Reporter::memory_of(const ScopeFigures& figures) {
     MemoryFigures memory;
     for (const ProcessFigures& process : figures.processes) {
@@ -155,6 +173,7 @@ MemoryFigures Reporter::memory_of(const ScopeFigures& figures) {
         const auto mapped_bytes = process.has_ended ? std::nullopt : read_mapped_bytes(process.pid);
         if (mapped_bytes) memory.mapped_bytes = memory.mapped_bytes.value_or(0) + *mapped_bytes;
     }
+    memory.pss_bytes = pss_bytes_of(figures);
     const auto first = first_rss_bytes_.find(figures.scope);
     if (memory.rss_bytes && first != first_rss_bytes_.end() && first->second > 0)
         memory.rss_growth_bytes = static_cast<int64_t>(*memory.rss_bytes - first->second);

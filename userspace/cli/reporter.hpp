@@ -68,6 +68,7 @@ class Reporter {
     Result<void> write_rest(RestRecord rest);
     std::string scope_name(const ScopeFigures& figures) const;
     std::vector<std::string> allocators_of(const ScopeFigures& figures) const;
+    std::optional<uint64_t> pss_bytes_of(const ScopeFigures& figures) const;
     MemoryFigures memory_of(const ScopeFigures& figures);
     size_t most_reports() const;
 

@@ -67,7 +67,8 @@ ScopeOptions scope_options(const Options& options) {
             .containers = options.containers,
             .follows_children = options.follows_children,
             .traces_all = options.traces_all,
-            .is_from_birth = options.is_from_birth};
+            .is_from_birth = options.is_from_birth,
+            .waits = options.waits_for_targets};
 }
 
 StartRecord start_record(std::span<const char* const> arguments, AttachRung rung) {
@@ -171,6 +172,8 @@ Result<void> LiveSession::add_targets() {
         if (auto result = tracer_->add_command(command_->pid(), *files); !result) return result;
     }
     if (auto result = tracer_->add_scope(*this); !result) return result;
+    for (const std::string& missing : tracer_->missing())
+        log_info(missing + " does not exist yet: waiting for it");
     if (!tracer_->targets().empty()) return {};
     if (first_error) return std::move(*first_error);
     if (!options_.waits_for_targets)
@@ -275,9 +278,11 @@ Result<void> LiveSession::handle_tick(uint64_t ticks) {
     return report(is_last);
 }
 
-/// What has ended is told of first, as it was when it ended.
+/// What has ended is told of first, as it was when it ended; and then what has had its process id since.
 Result<void> LiveSession::report(bool is_final) {
-    if (auto handled = handle_exits(); !handled) return handled;
+    do {
+        if (auto handled = handle_exits(); !handled) return handled;
+    } while (!exited_.empty());
     return reporter_->report(is_final);
 }
 

@@ -129,6 +129,7 @@ Json json_of(const MappingTotals& mappings) {
 
 Json json_of(const MemoryFigures& memory) {
     return {{"rss_bytes", number_or_null(memory.rss_bytes)},
+            {"pss_bytes", number_or_null(memory.pss_bytes)},
             {"rss_growth_bytes", number_or_null(memory.rss_growth_bytes)},
             {"mapped_bytes", number_or_null(memory.mapped_bytes)}};
 }

@@ -118,6 +118,8 @@ std::string heap_lines(const ReportRecord& report, const Style& style) {
 std::string memory_lines(const ReportRecord& report, const Style& style) {
     std::string resident = "not readable";
     if (report.memory.rss_bytes) resident = style.headline(format_size(*report.memory.rss_bytes));
+    if (report.memory.pss_bytes)
+        resident += fmt::format(" in sum, {} with shared pages divided", format_size(*report.memory.pss_bytes));
     if (report.memory.rss_bytes && report.memory.rss_growth_bytes)
         resident += fmt::format(", {} since the attach", growth_text(*report.memory.rss_growth_bytes, style));
     if (report.stop && report.memory.mapped_bytes)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "memtrace/abi.h"
 
@@ -22,6 +23,8 @@ class EventSink {
     /// The walk met a file without an unwind table; until it is answered, stacks that meet it come raw.
     virtual void on_file(const mt_file_event& event) { (void)event; }
     virtual void on_process(const mt_process_event& event) = 0;
+    /// A control group was made or is gone; only where some are watched. `path` is that in its hierarchy.
+    virtual void on_cgroup(const mt_event& event, std::string_view path) { (void)event, (void)path; }
 };
 
 }  // namespace memtrace

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "base/clock.hpp"
 #include "kernel/read_entries.hpp"
 #include "kernel/session.hpp"
 #include "kernel/tables.hpp"
@@ -67,6 +68,28 @@ Snapshot Session::release(std::span<const uint32_t> owners) {
     for (const uint32_t owner : owners)
         push(free_owners_fd, owner);
     return last;
+}
+
+/// As the kernel side does at an exec or exit (end_owner, settle_descent), for one that is not wanted any more.
+void Session::end_owner(uint32_t owner) {
+    const std::span<mt_owner> values = tables_->owners.values();
+    mt_owner& ended = values[owner];
+    __atomic_store_n(&ended.ended_ns, monotonic_now_ns(), __ATOMIC_RELEASE);
+    const mt_u64 mm = __atomic_exchange_n(&ended.mm, mt_u64{0}, __ATOMIC_ACQ_REL);
+    mt_u32 serial = 0;
+    const int by_mm_fd = bpf_map__fd(skeleton_->maps.owners_by_mm);
+    if (bpf_map_lookup_elem(by_mm_fd, &mm, &serial) == 0 && serial == owner) bpf_map_delete_elem(by_mm_fd, &mm);
+    // Another side may have ended it meanwhile, and told those above.
+    if (__atomic_fetch_or(&ended.flags, static_cast<mt_u32>(MT_OWNER_ENDED), __ATOMIC_ACQ_REL) & MT_OWNER_ENDED) return;
+    __atomic_fetch_and(&ended.flags, ~static_cast<mt_u32>(MT_OWNER_ARMED), __ATOMIC_ACQ_REL);
+    for (uint32_t above = owner; above != 0 && above < values.size(); above = load(values[above].parent_owner)) {
+        if (!(load(values[above].flags) & MT_OWNER_ENDED) || load(values[above].holders) != 0) return;
+        const mt_u32 before =
+            __atomic_fetch_or(&values[above].flags, static_cast<mt_u32>(MT_OWNER_UNHELD), __ATOMIC_ACQ_REL);
+        if (before & MT_OWNER_UNHELD) return;
+        const uint32_t parent = load(values[above].parent_owner);
+        if (parent == 0 || __atomic_fetch_sub(&values[parent].holders, 1u, __ATOMIC_ACQ_REL) != 1) return;
+    }
 }
 
 void Session::release_blocks(const std::vector<bool>& owners) {

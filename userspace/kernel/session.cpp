@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -56,11 +57,12 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     skeleton.rodata->live_slot_mask = slots - 1;
     skeleton.rodata->max_sites = max_sites;
     skeleton.rodata->watched_names = static_cast<mt_u32>(options.program_names.size());
-    skeleton.rodata->watched_cgroups = static_cast<mt_u32>(options.cgroup_fds.size());
     skeleton.rodata->new_target_flags = options.follows_children ? static_cast<mt_u32>(MT_TARGET_FOLLOWED) : 0;
     skeleton.rodata->traces_all = options.traces_all;
     skeleton.rodata->own_tgid = static_cast<mt_u32>(getpid());
-    bpf_program__set_autoload(skeleton.progs.on_cgroup_change, !options.cgroup_fds.empty());
+    for (bpf_program* program :
+         {skeleton.progs.on_cgroup_change, skeleton.progs.on_cgroup_made, skeleton.progs.on_cgroup_gone})
+        bpf_program__set_autoload(program, !options.cgroups.empty());
     const auto rows = options.table->rows();
     for (size_t row = 0; row < rows.size(); ++row)
         skeleton.rodata->rows[row] = rows[row].row;
@@ -104,8 +106,15 @@ void hand_over(EventSink& sink, const void* data) {
         case MT_EVENT_EXEC:
         case MT_EVENT_EXIT:
         case MT_EVENT_MOVED:
+        case MT_EVENT_BORN:
             sink.on_process(*static_cast<const mt_process_event*>(data));
             break;
+        case MT_EVENT_CGROUP_MADE:
+        case MT_EVENT_CGROUP_GONE: {
+            const auto& cgroup = *static_cast<const mt_cgroup_event*>(data);
+            sink.on_cgroup(event, std::string_view(cgroup.path, strnlen(cgroup.path, sizeof cgroup.path)));
+            break;
+        }
         case MT_EVENT_FILE:
             sink.on_file(*static_cast<const mt_file_event*>(data));
             break;
@@ -156,7 +165,9 @@ Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& option
     for (const auto& [program, link] :
          {std::pair{programs.on_exec, &links.on_exec}, std::pair{programs.on_exit, &links.on_exit},
           std::pair{programs.on_new_task, &links.on_new_task},
-          std::pair{programs.on_cgroup_change, &links.on_cgroup_change}}) {
+          std::pair{programs.on_cgroup_change, &links.on_cgroup_change},
+          std::pair{programs.on_cgroup_made, &links.on_cgroup_made},
+          std::pair{programs.on_cgroup_gone, &links.on_cgroup_gone}}) {
         if (!bpf_program__autoload(program)) continue;
         *link = bpf_program__attach(program);
         if (!*link) return log.explain(errno);
@@ -173,10 +184,19 @@ Result<void> Session::watch(const SessionOptions& options) {
                                  BPF_ANY) != 0)
             return Error{"cannot wait for " + name, errno_text(errno)};
     }
-    for (mt_u32 index = 0; index < options.cgroup_fds.size(); ++index)
-        if (bpf_map__update_elem(skeleton_->maps.cgroups, &index, sizeof index, &options.cgroup_fds[index], sizeof(int),
-                                 BPF_ANY) != 0)
-            return Error{"cannot watch a control group", errno_text(errno)};
+    for (uint32_t index = 0; index < options.cgroups.size(); ++index)
+        if (options.cgroups[index].fd >= 0)
+            if (auto watched = watch_cgroup(index, options.cgroups[index]); !watched) return watched;
+    return {};
+}
+
+Result<void> Session::watch_cgroup(uint32_t index, const CgroupHandle& cgroup) {
+    if (index >= MT_MAX_CGROUPS ||
+        bpf_map__update_elem(skeleton_->maps.cgroups, &index, sizeof index, &cgroup.fd, sizeof cgroup.fd, BPF_ANY) != 0)
+        return Error{"cannot watch a control group", errno_text(errno)};
+    skeleton_->bss->cgroup_ids[index] = cgroup.id;
+    if (load(skeleton_->bss->watched_cgroups) <= index)
+        __atomic_store_n(&skeleton_->bss->watched_cgroups, index + 1, __ATOMIC_RELEASE);
     return {};
 }
 
@@ -263,13 +283,14 @@ void Session::arm_owner(uint32_t owner) {
                                 __ATOMIC_ACQUIRE);
 }
 
-void Session::remove_target(pid_t pid) {
+uint32_t Session::remove_target(pid_t pid) {
     mt_target target{};
-    if (bpf_map__lookup_elem(skeleton_->maps.targets, &pid, sizeof pid, &target, sizeof target, 0) == 0 &&
-        target.owner < MT_MAX_OWNERS)
-        __atomic_and_fetch(&tables_->owners.values()[target.owner].flags, ~static_cast<mt_u32>(MT_OWNER_ARMED),
-                           __ATOMIC_ACQ_REL);
-    bpf_map__delete_elem(skeleton_->maps.targets, &pid, sizeof pid, 0);
+    const int targets_fd = bpf_map__fd(skeleton_->maps.targets);
+    const bool is_known = bpf_map_lookup_elem(targets_fd, &pid, &target) == 0;
+    bpf_map_delete_elem(targets_fd, &pid);
+    if (!is_known || target.owner == 0 || target.owner >= MT_MAX_OWNERS) return 0;
+    end_owner(target.owner);
+    return target.owner;
 }
 
 Result<void> Session::add_unwind_table(const mt_file& file, const UnwindTable& table,
@@ -311,6 +332,10 @@ void Session::disarm() {
 void Session::wait_for_programs() const {
     // Probe programs run under RCU; MEMBARRIER_CMD_GLOBAL waits for a grace period (membarrier(2)).
     syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+}
+
+Result<std::unique_ptr<ForkNotices>> Session::open_fork_notices(ForkNotices::Handler handler) const {
+    return ForkNotices::open(bpf_map__fd(skeleton_->maps.fork_notices), std::move(handler));
 }
 
 int Session::event_fd() const {

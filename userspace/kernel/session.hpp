@@ -17,6 +17,7 @@
 #include "base/result.hpp"
 #include "heap/snapshot.hpp"
 #include "kernel/events.hpp"
+#include "kernel/fork_notices.hpp"
 #include "kernel/links.hpp"
 #include "memtrace/abi.h"
 #include "probes/resolve.hpp"
@@ -29,6 +30,12 @@ struct ring_buffer;
 namespace memtrace {
 
 class UnwindTables;
+
+/// A control group by its directory and its id.
+struct CgroupHandle {
+    int fd = -1;  // -1: it does not exist yet, see Session::watch_cgroup
+    uint64_t id = 0;
+};
 
 struct SessionOptions {
     const AllocatorTable* table = nullptr;  // must outlive the session
@@ -44,7 +51,7 @@ struct SessionOptions {
     uint64_t max_process_blocks = UINT64_MAX;         // of one address space, so that it leaves room for others
     uint32_t max_process_sites = UINT32_MAX;
     std::vector<std::string> program_names = {};  // whose processes become targets at their exec: last parts of paths
-    std::vector<int> cgroup_fds = {};             // of control groups, whose processes do; MT_MAX_CGROUPS at most
+    std::vector<CgroupHandle> cgroups = {};       // whose processes do; MT_MAX_CGROUPS at most
     bool follows_children = false;                // of the targets that the kernel side makes
     bool traces_all = false;                      // whoever allocates becomes a target, but for this process
     bool samples = false;                         // blocks are sampled, or may come to be (set_sampling_mean)
@@ -90,6 +97,7 @@ class Session {
 
     /// Attaches the probes of one file for the process `pid`; what only gives back is attached first. The probes go
     /// with the returned object. On the perf rung they are hit by every process and filtered in the kernel.
+    /// Thread-safe.
     Result<FileProbes> attach(int file_fd, std::span<const ProbePoint> points, pid_t pid);
 
     /// Attaches the probes of one file for everybody; only targets' hits are recorded. Where targets have links of
@@ -98,6 +106,9 @@ class Session {
     /// MT_MAX_PROBED_FILES.
     Result<FileProbes> attach_for_all(int file_fd, std::span<const ProbePoint> points, uint32_t file_number);
     void let_link_for_all_count(uint32_t file_number, bool counts);
+    /// Processes that come into the control group are targets from now on; `index` is its place in
+    /// SessionOptions::cgroups.
+    Result<void> watch_cgroup(uint32_t index, const CgroupHandle& cgroup);
     /// Every file that a target uses has a link for everybody: children of followed targets are recorded from their
     /// fork on.
     void arm_children_at_fork(bool is_wanted);
@@ -107,10 +118,11 @@ class Session {
     Result<void> add_target(pid_t pid, mt_target_state state, bool is_followed = false);
     /// The probes of a target that was added as MT_TARGET_NOT_ARMED stand. False when it has ended meanwhile.
     bool arm_target(pid_t pid, bool is_followed);
-    /// The probes of an address space that fork has made stand: its allocations are recorded from now on.
+    /// The probes of an address space that fork has made stand: its allocations are recorded from now on. Thread-safe.
     void arm_owner(uint32_t owner);
-    /// Address spaces that are seen later are no targets; the current one is disarmed.
-    void remove_target(pid_t pid);
+    /// The process is no target any more, nor is its present address space, whose number is returned (0: none was seen)
+    /// and is to be released as that of one that has ended.
+    uint32_t remove_target(pid_t pid);
 
     /// Code of `file` is walked by `table` from now on; see UnwindTables::add.
     Result<void> add_unwind_table(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments);
@@ -136,6 +148,9 @@ class Session {
     Result<Fd> count_program_runs() const;
     ProgramRuns program_runs() const;
     TableSizes table_sizes() const;
+
+    /// Children that wait for arm_owner(), as soon as they are forked; the session must outlive the result.
+    Result<std::unique_ptr<ForkNotices>> open_fork_notices(ForkNotices::Handler handler) const;
 
     /// Readable when events wait.
     int event_fd() const;
@@ -183,6 +198,7 @@ class Session {
     void release_sites(const std::vector<bool>& owners);
     void release_inheritance(const std::vector<bool>& owners);
     void release_owner(uint32_t owner);
+    void end_owner(uint32_t owner);
 
     AttachRung rung_ = AttachRung::session;
     const AllocatorTable* table_ = nullptr;

@@ -68,13 +68,6 @@ std::string without_end_slashes(std::string path) {
     return path;
 }
 
-/// The directory of cgroup `path`; none when it is not below the mount's top.
-std::optional<std::string> directory_of(const CgroupMount& mount, std::string_view path) {
-    if (!is_in_cgroup(path, mount.top)) return std::nullopt;
-    if (mount.top != "/") path.remove_prefix(mount.top.size());
-    return mount.directory + std::string(path);
-}
-
 struct CgroupPaths {
     std::optional<std::string> unified;
     std::vector<std::string> others;
@@ -114,14 +107,20 @@ Result<CgroupMount> find_cgroup_mount(const std::string& mountinfo_path) {
     return Error{"cgroups", "no cgroup2 file system is mounted", std::string(mount_hint)};
 }
 
+std::optional<std::string> cgroup_directory(const CgroupMount& mount, std::string_view path) {
+    if (!is_in_cgroup(path, mount.top)) return std::nullopt;
+    if (mount.top != "/") path.remove_prefix(mount.top.size());
+    return mount.directory + std::string(path);
+}
+
 std::optional<uint64_t> cgroup_id(const CgroupMount& mount, std::string_view path) {
     struct stat status {};
-    const auto directory = directory_of(mount, path);
+    const auto directory = cgroup_directory(mount, path);
     if (!directory || ::stat(directory->c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return std::nullopt;
     return status.st_ino;
 }
 
-Result<Cgroup> find_cgroup(const CgroupMount& mount, const std::string& text) {
+std::vector<std::string> cgroup_candidates(const CgroupMount& mount, const std::string& text) {
     // Two slashes in front are a root of their own for POSIX, not here.
     const size_t begin = text.find_first_not_of('/');
     std::string path = "/" + (begin == std::string::npos ? "" : text.substr(begin));
@@ -129,7 +128,11 @@ Result<Cgroup> find_cgroup(const CgroupMount& mount, const std::string& text) {
     const std::string top = mount.top == "/" ? "" : mount.top;
     if (is_in_cgroup(path, mount.directory)) path = top + path.substr(mount.directory.size());
     if (path.empty()) path = "/";
-    for (const std::string& candidate : {path, top + path})
+    return {path, top + path};
+}
+
+Result<Cgroup> find_cgroup(const CgroupMount& mount, const std::string& text) {
+    for (const std::string& candidate : cgroup_candidates(mount, text))
         if (const auto id = cgroup_id(mount, candidate)) return Cgroup{candidate, *id};
     return Error{fmt::format("cgroup {}", printable(text)), "no such cgroup",
                  fmt::format("they are the directories below {}; `cat /proc/PID/cgroup` tells a process's",

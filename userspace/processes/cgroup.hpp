@@ -29,9 +29,13 @@ struct Cgroup {
 /// how to mount it.
 Result<CgroupMount> find_cgroup_mount(const std::string& mountinfo_path = "/proc/self/mountinfo");
 
-/// `text` is a directory of the mount by its whole path, or a cgroup's path with or without a leading '/'. No such
-/// cgroup: no_such_target.
+/// The paths, as /proc/PID/cgroup has them, that `text` may mean: a directory of the mount by its whole path, or a
+/// cgroup's path with or without a leading '/'.
+std::vector<std::string> cgroup_candidates(const CgroupMount& mount, const std::string& text);
+/// The first of the candidates that exists. No such cgroup: no_such_target.
 Result<Cgroup> find_cgroup(const CgroupMount& mount, const std::string& text);
+/// Where the mount has cgroup `path`; none when it is not below the mount's top.
+std::optional<std::string> cgroup_directory(const CgroupMount& mount, std::string_view path);
 /// None when it is gone.
 std::optional<uint64_t> cgroup_id(const CgroupMount& mount, std::string_view path);
 

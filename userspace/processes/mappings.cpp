@@ -119,6 +119,8 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
     auto text = read_whole_file(proc_path(pid, "maps"));
     if (const int* error_number = std::get_if<int>(&text))
         return process_error(fmt::format("mappings of process {}", pid), *error_number);
+    if (std::get<std::string>(text).empty())
+        if (const pid_t thread = thread_with_memory(pid); thread != pid) return read_mappings(thread);
     return parse_mappings(std::get<std::string>(text));
 }
 

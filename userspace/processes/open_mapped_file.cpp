@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "processes/mappings.hpp"
 #include "processes/proc_file.hpp"
+#include "processes/process.hpp"
 
 namespace memtrace {
 namespace {
@@ -71,8 +72,9 @@ std::optional<Mapping> present_mapping(pid_t pid, const Mapping& mapping) {
 
 }  // namespace
 
-Result<Fd> open_mapped_file(pid_t pid, const Mapping& mapping) {
-    const std::string what = fmt::format("file {} of process {}", printable(mapping.path), pid);
+Result<Fd> open_mapped_file(pid_t process, const Mapping& mapping) {
+    const pid_t pid = thread_with_memory(process);
+    const std::string what = fmt::format("file {} of process {}", printable(mapping.path), process);
     if (!mapping.has_file()) return Error{what, "no file is mapped there"};
     std::string tried;
     const std::string exact_path = map_files_path(pid, mapping);

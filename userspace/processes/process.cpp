@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -119,7 +120,13 @@ Result<ProcessInfo> read_process(pid_t pid) {
     info.is_kernel_thread = (number_of_field(fields, 9) & kernel_thread_flag) != 0;
     info.start_time = number_of_field(fields, 22);
     if (info.start_time == 0) return process_error(what, ESRCH);
-    const int error_number = read_exe(info);
+    int error_number = read_exe(info);
+    if (error_number == ENOENT)
+        if (const pid_t thread = thread_with_memory(pid); thread != pid) {
+            info.pid = thread;
+            error_number = read_exe(info);
+            info.pid = pid;
+        }
     if (error_number == EACCES || error_number == EPERM) return process_error(what, error_number);
     info.cgroup = cgroup_of(pid);
     info.container = container_of(pid);
@@ -134,12 +141,48 @@ bool run_same_program(pid_t first, pid_t second) {
     return name_of(one->exe) == name_of(other->exe) || one->comm == other->comm;
 }
 
+bool has_lost_first_thread(pid_t pid) {
+    auto stat = read_whole_file(proc_path(pid, "stat"));
+    const auto* text = std::get_if<std::string>(&stat);
+    if (!text) return false;
+    const auto fields = fields_after_comm(*text);
+    return fields.size() > 17 && (fields[0] == "Z" || fields[0] == "X") && number_of_field(fields, 20) > 1;
+}
+
+pid_t thread_with_memory(pid_t pid) {
+    if (!has_lost_first_thread(pid)) return pid;
+    std::error_code no_error;
+    for (const auto& entry : std::filesystem::directory_iterator(proc_path(pid, "task"), no_error)) {
+        const std::string name = entry.path().filename();
+        pid_t thread = 0;
+        std::from_chars(name.data(), name.data() + name.size(), thread);
+        if (thread > 0 && thread != pid && read_statm_bytes(thread, 0).value_or(0) > 0) return thread;
+    }
+    return pid;
+}
+
 std::optional<uint64_t> read_rss_bytes(pid_t pid) {
-    return read_statm_bytes(pid, 1);
+    const auto bytes = read_statm_bytes(pid, 1);
+    return bytes && *bytes > 0 ? bytes : read_statm_bytes(thread_with_memory(pid), 1);
+}
+
+std::optional<uint64_t> read_pss_bytes(pid_t pid) {
+    auto rollup = read_whole_file(proc_path(thread_with_memory(pid), "smaps_rollup"));
+    const auto* text = std::get_if<std::string>(&rollup);
+    constexpr std::string_view name = "\nPss:";
+    const size_t line = text ? text->find(name) : std::string::npos;
+    if (line == std::string::npos) return std::nullopt;
+    const size_t start = text->find_first_not_of(' ', line + name.size());
+    uint64_t kibibytes = 0;
+    if (start == std::string::npos ||
+        std::from_chars(text->data() + start, text->data() + text->size(), kibibytes).ec != std::errc())
+        return std::nullopt;
+    return kibibytes * 1024;
 }
 
 std::optional<uint64_t> read_mapped_bytes(pid_t pid) {
-    return read_statm_bytes(pid, 0);
+    const auto bytes = read_statm_bytes(pid, 0);
+    return bytes && *bytes > 0 ? bytes : read_statm_bytes(thread_with_memory(pid), 0);
 }
 
 }  // namespace memtrace

@@ -33,9 +33,21 @@ Result<ProcessInfo> read_process(pid_t pid);
 /// Both run a program of one file name (replaced files too), or go by one comm. False when one has ended. Thread-safe.
 bool run_same_program(pid_t first, pid_t second);
 
+/// Whether its first thread has ended while others live on: /proc/PID then shows no memory, and links for the process
+/// alone find none. Thread-safe.
+bool has_lost_first_thread(pid_t pid);
+/// A thread of the process that has its memory: `pid` itself, but where the first thread has ended another one.
+/// /proc/THREAD then shows what /proc/PID does else. Thread-safe.
+pid_t thread_with_memory(pid_t pid);
+
 /// Resident memory in bytes, none when the process has ended. The kernel's own figure may lag by some pages a cpu
 /// (/proc/PID/statm sums per-cpu counters roughly, proc(5)). Thread-safe.
 std::optional<uint64_t> read_rss_bytes(pid_t pid);
+
+/// Resident memory with each shared page divided by the number of those that have it (Pss of proc(5)); none when the
+/// process has ended. The kernel walks all its pages: some 30 us a MiB, during which the process maps nothing.
+/// Thread-safe.
+std::optional<uint64_t> read_pss_bytes(pid_t pid);
 
 /// All mappings of the process in bytes, touched or not; none when it has ended. Thread-safe.
 std::optional<uint64_t> read_mapped_bytes(pid_t pid);

@@ -53,7 +53,8 @@ struct ReportScope {
 
 /// Resident memory of the scope.
 struct MemoryFigures {
-    std::optional<uint64_t> rss_bytes;
+    std::optional<uint64_t> rss_bytes;        // of several processes the sum of theirs
+    std::optional<uint64_t> pss_bytes;        // of several processes: shared pages divided among those that have them
     std::optional<int64_t> rss_growth_bytes;  // since the attach
     std::optional<uint64_t> mapped_bytes;     // all mappings, touched or not
 };

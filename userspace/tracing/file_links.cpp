@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "processes/process.hpp"
 
 namespace memtrace {
 namespace {
@@ -32,6 +33,7 @@ Result<FileLinks::LinkedFile*> FileLinks::open(const FileIdentity& identity, int
 
 Result<void> FileLinks::attach(const FileIdentity& identity, int fd, const ProbedFile& file, const std::string& name,
                                pid_t pid) {
+    const std::lock_guard lock(mutex_);
     if (is_detached_) return {};
     auto linked = open(identity, fd, file, name);
     if (!linked) return std::move(linked).error();
@@ -43,6 +45,7 @@ Result<void> FileLinks::attach(const FileIdentity& identity, int fd, const Probe
 
 Result<void> FileLinks::attach_for_all(const FileIdentity& identity, int fd, const ProbedFile& file,
                                        const std::string& name) {
+    const std::lock_guard lock(mutex_);
     if (is_detached_) return {};
     auto linked = open(identity, fd, file, name);
     if (!linked) return std::move(linked).error();
@@ -54,6 +57,7 @@ Result<void> FileLinks::attach_for_all(const FileIdentity& identity, int fd, con
 }
 
 Result<void> FileLinks::attach_child(pid_t parent, pid_t child) {
+    const std::lock_guard lock(mutex_);
     Result<void> outcome;
     for (auto& [identity, linked] : files_) {
         if (!linked.own.contains(parent) && !linked.users.contains(parent)) continue;
@@ -65,10 +69,10 @@ Result<void> FileLinks::attach_child(pid_t parent, pid_t child) {
 
 Result<void> FileLinks::attach_to(LinkedFile& linked, pid_t pid) {
     if (linked.own.contains(pid)) return {};
-    if (!linked.for_all && (are_for_all_ || *linked.open_own >= most_own_links)) {
+    if (const auto reason = linked.for_all ? std::nullopt : reason_for_all(linked, pid)) {
         if (!are_for_all_)
-            log_info(fmt::format("{}: more than {} targets; from now on each call in it costs every process a trap",
-                                 linked.name, most_own_links));
+            log_info(
+                fmt::format("{}: {}; from now on each call in it costs every process a trap", linked.name, *reason));
         if (auto changed = change_to_all(linked); !changed) return changed;
     }
     if (linked.for_all) {
@@ -80,6 +84,15 @@ Result<void> FileLinks::attach_to(LinkedFile& linked, pid_t pid) {
     linked.own.emplace(pid, OwnProbes{std::move(probes).value(), monotonic_now_ns()});
     ++*linked.open_own;
     return {};
+}
+
+/// Why the file has to have a link for everybody when `pid` gets probes on it; none: it needs none.
+std::optional<std::string> FileLinks::reason_for_all(const LinkedFile& linked, pid_t pid) const {
+    if (are_for_all_) return "probes are for everybody";
+    if (*linked.open_own >= most_own_links) return fmt::format("more than {} targets", most_own_links);
+    // The kernel looks for the memory of a link's process at its first thread.
+    if (has_lost_first_thread(pid)) return fmt::format("the first thread of process {} has ended", pid);
+    return std::nullopt;
 }
 
 Result<void> FileLinks::change_to_all(LinkedFile& linked) {
@@ -106,6 +119,7 @@ void FileLinks::retire_own(LinkedFile& linked, pid_t pid, std::chrono::milliseco
 }
 
 void FileLinks::release(pid_t pid) {
+    const std::lock_guard lock(mutex_);
     for (auto file = files_.begin(); file != files_.end();) {
         LinkedFile& linked = file->second;
         if (linked.own.contains(pid)) retire_own(linked, pid, {});
@@ -125,6 +139,7 @@ void FileLinks::retire_for_all(LinkedFile& linked) {
 }
 
 void FileLinks::detach() {
+    const std::lock_guard lock(mutex_);
     is_detached_ = true;
     for (auto& [identity, linked] : files_) {
         while (!linked.own.empty())
@@ -136,6 +151,7 @@ void FileLinks::detach() {
 }
 
 std::vector<const ProbedFile*> FileLinks::probed_files() const {
+    const std::lock_guard lock(mutex_);
     std::vector<const ProbedFile*> files;
     for (const auto& [identity, linked] : files_)
         files.push_back(linked.file);
@@ -155,12 +171,19 @@ void FileLinks::tell_whether_children_can_be_armed() {
     session_.arm_children_at_fork(!files_.empty() && !has_own);
 }
 
+bool FileLinks::is_known(const FileIdentity& identity) const {
+    const std::lock_guard lock(mutex_);
+    return files_.contains(identity);
+}
+
 bool FileLinks::is_attached(const FileIdentity& identity, pid_t pid) const {
+    const std::lock_guard lock(mutex_);
     const auto found = files_.find(identity);
     return found != files_.end() && (found->second.own.contains(pid) || found->second.users.contains(pid));
 }
 
 std::optional<uint64_t> FileLinks::standing_since_ns(const FileIdentity& identity, pid_t pid) const {
+    const std::lock_guard lock(mutex_);
     const auto found = files_.find(identity);
     if (found == files_.end()) return std::nullopt;
     if (const auto own = found->second.own.find(pid); own != found->second.own.end()) return own->second.since_ns;
@@ -169,6 +192,7 @@ std::optional<uint64_t> FileLinks::standing_since_ns(const FileIdentity& identit
 }
 
 std::set<FileIdentity> FileLinks::files_of(pid_t pid) const {
+    const std::lock_guard lock(mutex_);
     std::set<FileIdentity> files;
     for (const auto& [identity, linked] : files_)
         if (linked.own.contains(pid) || linked.users.contains(pid)) files.insert(identity);
@@ -176,6 +200,7 @@ std::set<FileIdentity> FileLinks::files_of(pid_t pid) const {
 }
 
 size_t FileLinks::files_for_all() const {
+    const std::lock_guard lock(mutex_);
     return static_cast<size_t>(
         std::ranges::count_if(files_, [](const auto& f) { return f.second.for_all.has_value(); }));
 }

@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/inheriting_mutex.hpp"
 #include "base/result.hpp"
 #include "kernel/session.hpp"
 #include "tracing/file_identity.hpp"
@@ -26,7 +28,7 @@ namespace memtrace {
 /// More targets than this on one file have one link for everybody: each link costs each hit of every target 27 ns.
 constexpr size_t most_own_links = 16;
 
-/// For one thread.
+/// Thread-safe: children get their links beside the main loop (child_armer).
 class FileLinks {
   public:
     /// `session` must outlive the object. `are_for_all`: every file gets a link for everybody from the start.
@@ -53,7 +55,7 @@ class FileLinks {
     /// Since when the probes of the file stand for the process (CLOCK_MONOTONIC); none if they do not.
     std::optional<uint64_t> standing_since_ns(const FileIdentity& identity, pid_t pid) const;
     /// Some process has probes on it.
-    bool is_known(const FileIdentity& identity) const { return files_.contains(identity); }
+    bool is_known(const FileIdentity& identity) const;
     /// The files that have probes for the process.
     std::set<FileIdentity> files_of(pid_t pid) const;
     /// Files that have a link for everybody.
@@ -78,6 +80,7 @@ class FileLinks {
 
     Result<LinkedFile*> open(const FileIdentity& identity, int fd, const ProbedFile& file, const std::string& name);
     Result<void> attach_to(LinkedFile& linked, pid_t pid);
+    std::optional<std::string> reason_for_all(const LinkedFile& linked, pid_t pid) const;
     Result<void> change_to_all(LinkedFile& linked);
     void retire_own(LinkedFile& linked, pid_t pid, std::chrono::milliseconds delay);
     void retire_for_all(LinkedFile& linked);
@@ -85,7 +88,8 @@ class FileLinks {
     void tell_whether_children_can_be_armed();
 
     Session& session_;
-    bool are_for_all_;
+    const bool are_for_all_;
+    mutable InheritingMutex mutex_;  // of what follows
     bool is_detached_ = false;
     std::map<FileIdentity, LinkedFile> files_;
     std::set<uint32_t> numbers_;  // of links for everybody that stand

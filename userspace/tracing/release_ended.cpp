@@ -24,13 +24,15 @@ void Tracer::forget_owners(const std::vector<uint32_t>& owners) {
 
 bool Tracer::wants_release() const {
     if (forgotten_owners_.size() >= many_owners) return true;
-    const bool has_work = has_news_of_exec_ || !forgotten_owners_.empty();
+    const bool has_work = has_news_of_exec_ || !forgotten_owners_.empty() || targets_.has_removed_owners();
     return has_work && monotonic_now_ns() - released_ns_ >= release_interval_ns;
 }
 
 void Tracer::release_ended() {
     released_ns_ = monotonic_now_ns();
     has_news_of_exec_ = false;
+    const std::vector<uint32_t> removed = targets_.take_removed_owners();
+    forgotten_owners_.insert(forgotten_owners_.end(), removed.begin(), removed.end());
     const std::vector<uint32_t> owners = session_->releasable(forgotten_owners_);
     if (owners.empty()) return;
     session_->wait_for_programs();

@@ -1,13 +1,18 @@
-// Who is to be traced, beside the processes that were named by their ids. Uses processes.
+// Who is to be traced, beside the processes that were named by their ids. Uses processes and kernel.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "base/text.hpp"
+#include "kernel/session.hpp"
 #include "processes/cgroup.hpp"
 #include "processes/executable.hpp"
 
@@ -20,12 +25,13 @@ struct ScopeOptions {
     bool follows_children = false;
     bool traces_all = false;
     bool is_from_birth = false;
+    bool waits = true;  // for control groups and containers that do not exist yet
 };
 
 /// For one thread.
 class TargetScope {
   public:
-    /// Error: no_such_target when a control group or a container does not exist.
+    /// Error: no_such_target when a control group or a container does not exist and is not to be waited for.
     static Result<TargetScope> open(const ScopeOptions& options);
 
     /// Probes go on files for everybody from the start.
@@ -44,8 +50,16 @@ class TargetScope {
     bool has_unknown_files() const {
         return traces_all_ || !cgroups_.empty() || program_paths().size() < executables_.size();
     }
-    /// Directories of the control groups; they stay this object's.
-    std::vector<int> cgroup_fds() const;
+    /// The control groups, also those that do not exist yet; their directories stay this object's.
+    std::vector<CgroupHandle> cgroups() const;
+    /// A control group was made at `path`: the numbers, in cgroups(), of those that it is.
+    std::vector<uint32_t> on_cgroup_made(std::string_view path);
+    /// A process has come into a container that is waited for under a name that its control group does not tell.
+    std::vector<uint32_t> on_process_moved(pid_t pid);
+    /// One of cgroups() was removed: what it was asked for by. It may be made again.
+    std::optional<std::string> on_cgroup_gone(std::string_view path);
+    /// What is waited for, for people.
+    std::vector<std::string> missing() const;
 
     /// Whether the process is wanted: by what it runs or where it is.
     bool wants(pid_t pid) const;
@@ -56,15 +70,23 @@ class TargetScope {
 
   private:
     struct WantedCgroup {
-        std::string path;  // as cgroup_of has it
-        Fd directory;
+        std::string text;  // as it was asked for
+        bool is_container = false;
+        std::string path = {};  // as cgroup_of has it; empty: it does not exist yet
+        Fd directory = {};
+        uint64_t id = 0;
+
+        std::string name() const { return (is_container ? "container " : "control group ") + printable(text); }
     };
 
     TargetScope() = default;
-    Result<void> add_cgroup(const CgroupMount& mount, const std::string& path);
-    Result<void> add_container(const CgroupMount& mount, const std::string& container);
+    Result<void> find(WantedCgroup& wanted) const;
+    Result<std::string> path_of_container(const WantedCgroup& wanted) const;
+    Result<void> open_directory(WantedCgroup& wanted, const std::string& path) const;
+    bool is_at(const WantedCgroup& wanted, std::string_view path) const;
 
     std::vector<Executable> executables_;
+    CgroupMount mount_;  // where there are control groups
     std::vector<WantedCgroup> cgroups_;
     bool follows_children_ = false;
     bool traces_all_ = false;

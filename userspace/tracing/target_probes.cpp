@@ -81,12 +81,13 @@ void TargetProbes::attach_likely(Target& target) {
             (void)links_.attach(likely.identity, likely.fd.get(), *file, likely.name, target.process.pid);
 }
 
-Result<void> TargetProbes::attach_child(const Target& parent, Target& child) {
+uint64_t TargetProbes::attach_child(const Target& parent, Target& child, const mt_process_event& event) {
+    const uint64_t armed_ns =
+        child_armer_.take(parent.process.pid, child.process.pid, event.header.time_ns, event.header.owner);
     child.families = parent.families;
     child.allocator_mappings = parent.allocator_mappings;
-    auto attached = links_.attach_child(parent.process.pid, child.process.pid);
     unwind_tables_.inherit(parent.process.pid, child.process.pid);
-    return attached;
+    return armed_ns;
 }
 
 Result<void> TargetProbes::attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name) {
@@ -150,6 +151,8 @@ void TargetProbes::note_window(Target& target, const Mapping& mapping, uint64_t 
 void TargetProbes::attach_mapping_for_all(pid_t pid, const Mapping& mapping) {
     const FileIdentity identity = identity_of(mapping);
     if (!mapping.has_file() || links_.is_known(identity)) return;
+    // This program has an allocator of its own, so that it meets none of its probes.
+    if (own_program_ && !(*own_program_ < identity) && !(identity < *own_program_)) return;
     const ProbedFile* file = cache_.find_known(identity);
     if (file && file->points.empty()) return;
     const auto fd = open_mapped_file(pid, mapping);
@@ -170,6 +173,12 @@ void TargetProbes::attach_process_for_all(pid_t pid) {
 void TargetProbes::forget_image(Target& target) {
     target.allocator_mappings.clear();
     unwind_tables_.forget_process(target.process.pid);
+}
+
+std::optional<FileIdentity> TargetProbes::identity_of_own_program() {
+    const Fd program(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    const auto identity = program ? identity_of_open_file(program.get()) : Result<FileIdentity>(Error{});
+    return identity ? std::optional(*identity) : std::nullopt;
 }
 
 bool TargetProbes::is_likely(const FileIdentity& identity) const {

@@ -4,12 +4,14 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "kernel/session.hpp"
 #include "processes/mapping_events.hpp"
+#include "tracing/child_armer.hpp"
 #include "tracing/file_links.hpp"
 #include "tracing/overhead.hpp"
 #include "tracing/probe_cache.hpp"
@@ -28,6 +30,7 @@ class TargetProbes {
           are_for_all_(are_for_all),
           cache_(table),
           links_(session, are_for_all),
+          child_armer_(session, links_),
           unwind_tables_(session) {}
 
     Result<void> load_vdso() { return unwind_tables_.load_vdso(); }
@@ -40,8 +43,10 @@ class TargetProbes {
     Result<void> prepare(const std::vector<std::string>& files);
     /// Attaches to the files of prepare(), before the process maps them.
     void attach_likely(Target& target);
-    /// `child` was forked by `parent` and has what it has.
-    Result<void> attach_child(const Target& parent, Target& child);
+    /// Children of targets get their probes at once from now on, beside the main loop.
+    Result<void> start_arming_children() { return child_armer_.start(); }
+    /// `child` was forked by `parent`, as `event` tells, and has what it has. Since when (CLOCK_MONOTONIC).
+    uint64_t attach_child(const Target& parent, Target& child, const mt_process_event& event);
     /// The mapping is new; its time 0 means that it is older than its finding.
     void attach_mapping(Target& target, const Mapping& mapping, uint64_t time_ns);
     /// A process that is no target has a mapping that everybody's probes may belong on.
@@ -70,6 +75,7 @@ class TargetProbes {
         Fd fd;
         std::string name;
     };
+    static std::optional<FileIdentity> identity_of_own_program();
     bool is_likely(const FileIdentity& identity) const;
     Result<void> attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name);
     Result<void> try_mapping(Target& target, const Mapping& mapping);
@@ -80,8 +86,10 @@ class TargetProbes {
     bool are_for_all_;
     ProbeCache cache_;
     FileLinks links_;
+    ChildArmer child_armer_;
     UnwindTableLoader unwind_tables_;
     std::vector<LikelyFile> likely_;
+    std::optional<FileIdentity> own_program_ = identity_of_own_program();
 };
 
 /// comm[pid]

@@ -59,8 +59,7 @@ Result<void> Targets::add_process(pid_t pid) {
     if (attached && !session_.arm_target(pid, scope_.follows_children()))
         attached = Error{process_name(target.process), "has ended", "", ExitStatus::no_such_target};
     if (!attached) {
-        session_.remove_target(pid);
-        probes_.release(pid);
+        remove(pid);
         targets_.erase(pid);
         return attached;
     }
@@ -189,6 +188,9 @@ void Targets::on_process(const mt_process_event& event, TracerListener& listener
         case MT_EVENT_EXIT:
             if (target) on_exit(*target, event, listener);
             break;
+        case MT_EVENT_BORN:
+            if (!target) on_born(event, listener);
+            break;
         case MT_EVENT_MOVED:
             if (!target && scope_.wants(pid)) try_to_add(pid, listener);
             break;
@@ -207,7 +209,7 @@ void Targets::on_fork(const mt_process_event& event, TracerListener& listener) {
     const auto pid = static_cast<pid_t>(event.header.tgid);
     const Target* parent = find(static_cast<pid_t>(event.parent_tgid));
     if (parent == nullptr) {
-        session_.remove_target(pid);
+        remove(pid);
         return;
     }
     Target& child = targets_[pid];
@@ -216,10 +218,8 @@ void Targets::on_fork(const mt_process_event& event, TracerListener& listener) {
     child.process.pid = pid;
     child.process.ppid = parent->process.pid;
     child.is_found_later = true;
-    // A child that has ended already has nothing to attach to.
-    (void)probes_.attach_child(*parent, child);
-    session_.arm_owner(event.header.owner);
-    const uint64_t armed_ns = std::max(event.is_armed ? event.header.time_ns : monotonic_now_ns(),
+    const uint64_t attached_ns = probes_.attach_child(*parent, child, event);
+    const uint64_t armed_ns = std::max(event.is_armed ? event.header.time_ns : attached_ns,
                                        recording_since_ns_ == UINT64_MAX ? 0 : recording_since_ns_);
     child.since_birth = armed_ns <= event.header.time_ns;
     child.window_ns = armed_ns - std::min(armed_ns, event.header.time_ns);
@@ -230,6 +230,16 @@ void Targets::on_fork(const mt_process_event& event, TracerListener& listener) {
     if (const auto process = read_process(pid)) child.process.start_time = process->start_time;
     claim_mappings(child);
     listener.on_record(record_of(child, "fork"));
+}
+
+/// In a control group whose processes are targets.
+void Targets::on_born(const mt_process_event& event, TracerListener& listener) {
+    adopt(event, listener);
+    Target* target = find(static_cast<pid_t>(event.header.tgid));
+    if (target == nullptr) return;
+    target->since_birth = scope_.is_for_all();
+    target->window_ns = target->since_birth ? 0 : monotonic_now_ns() - event.header.time_ns;
+    listener.on_record(record_of(*target, "fork"));
 }
 
 void Targets::on_exec(Target& target, const mt_process_event& event, TracerListener& listener) {
@@ -248,7 +258,7 @@ void Targets::on_exec(Target& target, const mt_process_event& event, TracerListe
 
 void Targets::on_exit(Target& target, const mt_process_event& event, TracerListener& listener) {
     target.exit_code = event.exit_code;
-    if (target.families.empty())
+    if (target.families.empty() && target.owners.empty())
         log_warning(process_name(target.process) + ": no allocator that can be traced was found in it");
     probes_.release(target.process.pid);
     stack_store_.end_address_space(event.header.owner);
@@ -256,13 +266,21 @@ void Targets::on_exit(Target& target, const mt_process_event& event, TracerListe
     listener.on_exit(target.process.pid);
 }
 
+/// What is not wanted after all.
+void Targets::remove(pid_t pid) {
+    if (const uint32_t owner = session_.remove_target(pid)) removed_owners_.push_back(owner);
+    probes_.release(pid);
+}
+
 /// The kernel side has made a process a target that it found by its program, its control group or its allocation.
 void Targets::adopt(const mt_process_event& event, TracerListener& listener) {
     const auto pid = static_cast<pid_t>(event.header.tgid);
     const auto process = read_process(pid);
-    const bool is_wanted = process ? scope_.wants(pid) : scope_.wanted(pid, unclaimed_.paths(pid));
+    // Of who is born in a control group the kernel side knows; it may be gone already.
+    const bool is_wanted =
+        event.header.type == MT_EVENT_BORN || (process ? scope_.wants(pid) : scope_.wanted(pid, unclaimed_.paths(pid)));
     if (!is_wanted) {
-        session_.remove_target(pid);
+        remove(pid);
         return;
     }
     Target& target = targets_[pid];
@@ -280,7 +298,7 @@ void Targets::adopt(const mt_process_event& event, TracerListener& listener) {
 }
 
 void Targets::forget(pid_t pid, TracerListener* listener) {
-    if (Target* target = find(pid); target && !target->exit_code) session_.remove_target(pid);
+    if (Target* target = find(pid); target && !target->exit_code) remove(pid);
     targets_.erase(pid);
     probes_.release(pid);
     std::vector<mt_process_event> events;

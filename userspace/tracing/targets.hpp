@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -59,6 +60,9 @@ class Targets {
     void read_mappings_again();
     /// The process has had its last report.
     void forget(pid_t pid, TracerListener* listener);
+    /// Address spaces of processes that are no targets any more; they are to be released.
+    std::vector<uint32_t> take_removed_owners() { return std::exchange(removed_owners_, {}); }
+    bool has_removed_owners() const { return !removed_owners_.empty(); }
     /// Recording has begun: who is there was not traced before.
     void note_recording_begins();
 
@@ -71,8 +75,10 @@ class Targets {
   private:
     void on_owner(Target& target, const mt_process_event& event, TracerListener& listener);
     void on_fork(const mt_process_event& event, TracerListener& listener);
+    void on_born(const mt_process_event& event, TracerListener& listener);
     void on_exec(Target& target, const mt_process_event& event, TracerListener& listener);
     void on_exit(Target& target, const mt_process_event& event, TracerListener& listener);
+    void remove(pid_t pid);
     void adopt(const mt_process_event& event, TracerListener& listener);
     void try_to_add(pid_t pid, TracerListener& listener);
     bool add_descendants(TracerListener& listener);
@@ -86,6 +92,7 @@ class Targets {
     std::map<pid_t, Target> targets_;
     UnclaimedMappings unclaimed_;
     std::deque<mt_process_event> deferred_;  // of processes whose id is still that of one that has ended
+    std::vector<uint32_t> removed_owners_;
     uint64_t recording_since_ns_ = UINT64_MAX;
 };
 

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, cons
     if (!scope) return std::move(scope).error();
     SessionOptions with_scope = options;
     with_scope.program_names = scope->program_names();
-    with_scope.cgroup_fds = scope->cgroup_fds();
+    with_scope.cgroups = scope->cgroups();
     with_scope.follows_children = scope->follows_children();
     with_scope.traces_all = scope->traces_all();
     if (scope->is_for_all())
@@ -71,6 +71,9 @@ void Tracer::arm() {
     // The window of a process that is found later is as long as this thread waits for a cpu. Not allowed: longer ones.
     constexpr int soon = -10;
     if (scope_.can_grow()) setpriority(PRIO_PROCESS, 0, soon);
+    if (scope_.follows_children())
+        if (auto started = targets_.probes().start_arming_children(); !started)
+            log_warning(started.error().what + ": " + started.error().why);
     session_->arm();
     targets_.note_recording_begins();
 }
@@ -164,7 +167,23 @@ void Tracer::on_process(const mt_process_event& event) {
     has_news_of_exec_ |= !ended_by_exec_.empty();
     if (event.header.type == MT_EVENT_FORK && event.header.owner)
         mapping_ledger_.fork(event.parent_owner, event.header.owner);
+    if (event.header.type == MT_EVENT_MOVED)
+        watch_cgroups(scope_.on_process_moved(static_cast<pid_t>(event.header.tgid)));
     targets_.on_process(event, *listener_);
+}
+
+void Tracer::on_cgroup(const mt_event& event, std::string_view path) {
+    if (event.type == MT_EVENT_CGROUP_MADE) return watch_cgroups(scope_.on_cgroup_made(path));
+    if (const auto gone = scope_.on_cgroup_gone(path))
+        log_info(*gone + " is gone; should it come again, its processes are traced");
+}
+
+/// Those at these places of the scope exist from now on.
+void Tracer::watch_cgroups(const std::vector<uint32_t>& made) {
+    for (const uint32_t index : made)
+        if (auto watched = session_->watch_cgroup(index, scope_.cgroups()[index]); !watched)
+            log_warning(watched.error().what + ": " + watched.error().why);
+    if (!made.empty()) targets_.add_running(*listener_);
 }
 
 std::optional<uint64_t> Tracer::rss_bytes(pid_t pid) {

@@ -46,6 +46,8 @@ class Tracer : private EventSink, public SiteNames {
     Result<void> add_scope(TracerListener& listener);
     /// Whether processes may become targets that are no descendants of one.
     bool may_find_targets() const { return scope_.finds_targets(); }
+    /// Control groups and containers that do not exist yet, for people.
+    std::vector<std::string> missing() const { return scope_.missing(); }
     /// Recording starts.
     void arm();
     /// Stops recording; figures and names stay.
@@ -116,11 +118,13 @@ class Tracer : private EventSink, public SiteNames {
     void on_mapping(const mt_mapping_event& event) override;
     void on_block(const mt_block_event& event) override;
     void on_process(const mt_process_event& event) override;
+    void on_cgroup(const mt_event& event, std::string_view path) override;
     void on_file(const mt_file_event& event) override { targets_.probes().answer(event); }
 
     void read_mapping_events(uint64_t at_least_until_ns);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
     void drain_while_naming();
+    void watch_cgroups(const std::vector<uint32_t>& made);
 
     const AllocatorTable& table_;
     TargetScope scope_;
