@@ -67,6 +67,7 @@ else
   check sanitizers sanitized_unit_tests
 fi
 suite unit
+scripts/fetch_trixie_libc.sh build/trixie_libc || say "no glibc of Debian 13: its test is skipped"
 for label in bpf e2e; do
   if [ "$(id -u)" = 0 ]; then
     suite "$label"

@@ -65,6 +65,19 @@ std::string SmallRoot::add(const std::string& program) {
     return "/" + name;
 }
 
+std::string SmallRoot::add(const std::string& program, const std::filesystem::path& libraries) {
+    const std::string name = std::filesystem::path(program).filename().string();
+    std::filesystem::copy_file(program, path() / name);
+    std::istringstream words(run_to_end({"ldd", program}).output);
+    for (std::string word; words >> word;) {
+        if (!word.starts_with('/') || !std::filesystem::is_regular_file(word)) continue;
+        const std::filesystem::path target = path() / word.substr(1);
+        std::filesystem::create_directories(target.parent_path());
+        std::filesystem::copy_file(libraries / "usr" / word.substr(1), target);
+    }
+    return "/" + name;
+}
+
 std::vector<Place> places_of(const SmallRoot& root) {
     const std::string path = root.path().string();
     return {{"a chroot", {"chroot", path}, false},

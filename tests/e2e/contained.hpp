@@ -19,6 +19,8 @@ class SmallRoot {
     SmallRoot();
     /// Copies `program`, a file of the host, to "/NAME", with what `ldd` says that it loads. Returns "/NAME".
     std::string add(const std::string& program);
+    /// ... with what it loads taken from `libraries`, an unpacked C library package.
+    std::string add(const std::string& program, const std::filesystem::path& libraries);
     /// Copies a file of the host to the same place.
     void copy(const std::string& path);
     const std::filesystem::path& path() const { return directory_.path(); }

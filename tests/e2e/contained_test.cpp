@@ -79,6 +79,21 @@ TEST_CASE("a container's own musl is traced exactly, with names from its own fil
     check_everywhere(workload, cases_of(workload_path(workload)), {loader});
 }
 
+TEST_CASE("a container's glibc 2.41 is traced exactly, with names from its own files", "[e2e][contained]") {
+    const std::filesystem::path libc = MEMTRACE_BUILD_DIR "/trixie_libc";
+    if (!std::filesystem::exists(libc / "usr/lib64/ld-linux-x86-64.so.2")) {
+        WARN("skipped: `scripts/fetch_trixie_libc.sh build/trixie_libc` gets what is missing");
+        return;
+    }
+    require_root();
+    SmallRoot root;
+    const std::string program = root.add(workload_path("libc_cases"), libc);
+    for (const Place& place : places_of(root))
+        DYNAMIC_SECTION(place.name) {
+            check_in(place, program, cases_of(workload_path("libc_cases")));
+        }
+}
+
 TEST_CASE("code made in a container is named by the map of its inner pid", "[e2e][contained]") {
     check_everywhere("jit_cases", {"made_code_allocates"});
 }

@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "e2e/memtrace.hpp"
+#include "e2e/records.hpp"
 #include "e2e/temporary_directory.hpp"
 
 using namespace memtrace::e2e;
@@ -23,39 +24,6 @@ std::vector<std::string> following(pid_t pid, const std::string& by, const std::
     arguments.insert(arguments.end(), more.begin(), more.end());
     arguments.push_back("3600");
     return arguments;
-}
-
-/// Lets the program `children` do what `line` says; its answer.
-Json tell(Workload& workload, const std::string& line) {
-    workload.child().write_line(line);
-    return Json::parse(workload.child().read_line());
-}
-
-/// The calls of children_malloc in the last report of each scope.
-SiteSum calls_in_final_reports(const MemtraceEnd& end) {
-    SiteSum sum;
-    for (const Json& record : end.records) {
-        if (record.at("type") != "report" || record.at("final") != true) continue;
-        const SiteSum of_report = sites_called(record, "children_malloc");
-        sum.allocations += of_report.allocations;
-        sum.allocated_bytes += of_report.allocated_bytes;
-    }
-    return sum;
-}
-
-size_t process_events(const MemtraceEnd& end, const std::string& event) {
-    size_t count = 0;
-    for (const Json& record : end.records)
-        count += record.at("type") == "process" && record.at("event") == event;
-    return count;
-}
-
-void check_complete(const MemtraceEnd& end) {
-    for (const Json& record : end.records)
-        if (record.at("type") == "report") {
-            INFO(record.at("accuracy").dump());
-            CHECK(record.at("accuracy").at("complete") == true);
-        }
 }
 
 void check_from_birth(const std::string& what, int count, int processes) {
@@ -110,6 +78,48 @@ TEST_CASE("from birth, nothing of an exec chain, of vfork and exec, and of a dae
     }
 }
 
+TEST_CASE("from birth, 20 processes in a row with one process id are 20 processes", "[e2e][follow]") {
+    check_from_birth("reuse", 20, 20);
+}
+
+TEST_CASE("processes in a row with one process id are told apart while each has links of its own", "[e2e][follow]") {
+    Workload workload(workload_path("children"), {"20"});
+    Memtrace memtrace(following(workload.pid(), "process"));
+    memtrace.wait_attached();
+    tell(workload, "reuse");
+    const MemtraceEnd end = memtrace.stop();
+    check_complete(end);
+    CHECK(process_records(end, "fork").size() == 20);
+    CHECK(process_records(end, "exit").size() == 20);
+    int reports = 0;
+    for (const Json& record : end.records) {
+        if (record.at("type") != "report" || record.at("scope").at("pid") == workload.pid()) continue;
+        ++reports;
+        CHECK(sites_called(record, "children_malloc").allocations <= allocations_each);
+        CHECK(record.at("heap").at("allocations") <= allocations_each);
+    }
+    CHECK(reports == 20);
+    CHECK(workload.quit(0) == 0);
+}
+
+TEST_CASE("a storm of 1,000 forks by default: each child is told of, and nothing that is counted is wrong",
+          "[e2e][follow]") {
+    Workload workload(workload_path("children"), {"1000"});
+    Memtrace memtrace(following(workload.pid(), "tree"));
+    memtrace.wait_attached();
+    tell(workload, "fork");
+    const MemtraceEnd end = memtrace.stop();
+    CHECK(end.status == 0);
+    check_complete(end);
+    CHECK(process_records(end, "fork").size() == 1000);
+    CHECK(process_records(end, "exit").size() == 1000);
+    const Json& heap = end.final_report().at("heap");
+    CHECK(heap.at("allocations") <= 1000 * allocations_each);
+    CHECK(heap.at("frees") <= 1000 * frees_each);
+    CHECK(heap.at("live_blocks") == 0);
+    CHECK(workload.quit(0) == 0);
+}
+
 TEST_CASE("each child has its window, and nothing that is counted is wrong", "[e2e][follow]") {
     Workload workload(workload_path("children"), {"20"});
     Memtrace memtrace(following(workload.pid(), "process"));
@@ -118,12 +128,12 @@ TEST_CASE("each child has its window, and nothing that is counted is wrong", "[e
     const MemtraceEnd end = memtrace.stop();
     CHECK(end.status == 0);
     check_complete(end);
-    CHECK(process_events(end, "fork") == 20);
-    CHECK(process_events(end, "exit") == 20);
+    CHECK(process_records(end, "fork").size() == 20);
+    CHECK(process_records(end, "exit").size() == 20);
     for (const Json& record : end.records)
         if (record.at("type") == "process" && record.at("event") == "fork")
             CHECK(record.at("since_birth") == (record.at("window_ns") == 0));
-    CHECK(calls_in_final_reports(end).allocations <= 20 * allocations_each);
+    CHECK(calls_in_final_reports(end, "children_malloc").allocations <= 20 * allocations_each);
     CHECK(workload.quit(0) == 0);
 }
 
@@ -154,7 +164,7 @@ TEST_CASE("a program that starts later is found by its name, its path, its scrip
         run_to_end(command);
         const MemtraceEnd end = memtrace.stop();
         CHECK(end.status == 0);
-        CHECK(calls_in_final_reports(end).allocations == allocations_each);
+        CHECK(calls_in_final_reports(end, "children_malloc").allocations == allocations_each);
     };
     SECTION("name") {
         check("children", {program, "1", "leaf"});

@@ -1,65 +1,13 @@
 // memtrace's sums against those of a second, independent counter, on a program that nobody here wrote: python3, on a
 // window in which it is quiet at both ends.
-#include <fcntl.h>
-#include <sys/mman.h>
-
-#include <chrono>
-#include <fstream>
-#include <sstream>
-#include <thread>
-
+#include "e2e/second_counter.hpp"
 #include "catch.hpp"
 #include "e2e/memtrace.hpp"
 #include "e2e/temporary_directory.hpp"
-#include "workloads/counting_preload.h"
 
 using namespace memtrace::e2e;
 
 namespace {
-
-/// The figures that the preloaded counter of one process shares.
-class SecondCounter {
-  public:
-    explicit SecondCounter(const std::filesystem::path& file) {
-        const memtrace::Fd fd(open(file.c_str(), O_RDWR | O_CLOEXEC));
-        void* memory = mmap(nullptr, sizeof(counting_figures), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-        if (memory == MAP_FAILED) throw std::runtime_error("no counter file " + file.string());
-        figures_ = static_cast<counting_figures*>(memory);
-    }
-    SecondCounter(const SecondCounter&) = delete;
-    SecondCounter& operator=(const SecondCounter&) = delete;
-    ~SecondCounter() { munmap(figures_, sizeof *figures_); }
-
-    void start_window() {
-        counting_figures zero{};
-        zero.window = figures_->window + 1;
-        *figures_ = zero;
-    }
-    counting_figures figures() const { return *figures_; }
-
-  private:
-    counting_figures* figures_;
-};
-
-/// Its only thread waits in a read: state S twice with the same count of switches.
-void wait_until_quiet(pid_t pid) {
-    const auto switches = [pid] {
-        std::ifstream file("/proc/" + std::to_string(pid) + "/status");
-        std::string state;
-        std::string count;
-        for (std::string line; std::getline(file, line);) {
-            if (line.starts_with("State:")) state = line;
-            if (line.starts_with("voluntary_ctxt_switches:")) count = line;
-        }
-        return state.find("S (sleeping)") == std::string::npos ? std::string() : count;
-    };
-    for (int i = 0; i < 3000; ++i) {
-        const std::string before = switches();
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        if (!before.empty() && switches() == before) return;
-    }
-    throw std::runtime_error("the program does not become quiet");
-}
 
 constexpr const char* script = R"(
 import sys, json, re, collections, os

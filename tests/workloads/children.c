@@ -7,16 +7,21 @@
  *   run       COUNT workers, made before `ready`, allocate and free without end
  *   another   one more worker, which stands still
  *   pause     the workers stand still; what each did so far
+ *   born DIR  COUNT children that are born in the control group DIR and do as those of fork
+ *   reuse     as fork, one after the other, all with the same process id
  *   quit 0    it ends
  * What a child of fork does, and an image of the chain: children_malloc ten times 100 bytes, three of which are freed.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,6 +143,37 @@ static void daemonise(void) {
     wait_for_all();
 }
 
+static pid_t clone_child(struct clone_args* arguments) {
+    arguments->exit_signal = SIGCHLD;
+    const pid_t pid = (pid_t)syscall(SYS_clone3, arguments, sizeof *arguments);
+    workload_require(pid >= 0, "clone3");
+    if (pid > 0) return pid;
+    allocate_and_free();
+    _exit(0);
+}
+
+static void bear_children(const char* directory, int count) {
+    const int fd = open(directory, O_RDONLY | O_DIRECTORY);
+    workload_require(fd >= 0, "a control group");
+    for (int i = 0; i < count; ++i) {
+        struct clone_args arguments = {.flags = CLONE_INTO_CGROUP, .cgroup = (uint64_t)fd};
+        clone_child(&arguments);
+    }
+    wait_for_all();
+    close(fd);
+}
+
+static void reuse_pid(int count) {
+    struct clone_args arguments = {0};
+    pid_t pid = clone_child(&arguments);
+    for (int i = 1; i < count; ++i) {
+        workload_require(waitpid(pid, NULL, 0) == pid, "the end of a child");
+        arguments = (struct clone_args){.set_tid = (uint64_t)(uintptr_t)&pid, .set_tid_size = 1};
+        workload_require(clone_child(&arguments) == pid, "the same process id");
+    }
+    wait_for_all();
+}
+
 static void run(void) {
     __atomic_store_n(&shared->state, RUNNING, __ATOMIC_RELEASE);
 }
@@ -164,6 +200,8 @@ static void do_as_told(const char* line, int count) {
     if (strcmp(line, "vfork") == 0) vfork_children(count);
     if (strcmp(line, "daemon") == 0) daemonise();
     if (strcmp(line, "another") == 0) add_worker(1);
+    if (strncmp(line, "born ", 5) == 0) bear_children(line + 5, count);
+    if (strcmp(line, "reuse") == 0) reuse_pid(count);
     if (strcmp(line, "run") == 0) run();
     if (strcmp(line, "pause") == 0)
         pause_workers();
@@ -186,7 +224,7 @@ int main(int argument_count, char** arguments) {
         while (workers < count)
             add_worker(0);
     workload_print_ready();
-    char line[64];
+    char line[512];
     while (workload_read_line(line, sizeof line) && strcmp(line, "quit 0") != 0)
         do_as_told(line, count);
     for (int i = 0; i < workers; ++i)

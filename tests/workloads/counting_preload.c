@@ -1,6 +1,7 @@
 /* LD_PRELOAD library that counts every call of the malloc family exactly, to check memtrace on programs that nobody
  * here wrote. A second opinion: it shares no code with memtrace. It counts what malloc was asked for, so operator
- * new(0) is one byte here. Children by fork count for themselves, in no file. */
+ * new(0) is one byte here. Children by fork count for themselves, in no file, or in
+ * files of their own where $COUNTING_PRELOAD_CHILDREN is set. */
 #define _GNU_SOURCE
 #include "counting_preload.h"
 
@@ -177,21 +178,31 @@ void* pvalloc(size_t size) {
     return count_allocated(__libc_memalign(4096, (size + 4095) / 4096 * 4096), size);
 }
 
-static void leave_file_to_parent(void) {
-    lock = 0;
-    own_figures = *figures;
-    figures = &own_figures;
-}
-
-__attribute__((constructor)) static void open_file(void) {
+static struct counting_figures* open_file_in(const char* directory) {
     char path[4096];
-    const char* directory = getenv("COUNTING_PRELOAD_DIRECTORY");
-    if (directory == NULL) return;
     snprintf(path, sizeof path, "%s/%d", directory, (int)getpid());
-    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
     if (fd < 0 || ftruncate(fd, sizeof(struct counting_figures)) != 0) abort();
     struct counting_figures* shared = map(sizeof *shared, fd);
     close(fd);
+    return shared;
+}
+
+/* In the child. What it inherits is of no window of its own. */
+static void leave_file_to_parent(void) {
+    lock = 0;
+    own_figures = (struct counting_figures){.window = figures->window + 1};
+    figures = &own_figures;
+    if (getenv("COUNTING_PRELOAD_CHILDREN") == NULL) return;
+    struct counting_figures* shared = open_file_in(getenv("COUNTING_PRELOAD_DIRECTORY"));
+    *shared = own_figures;
+    figures = shared;
+}
+
+__attribute__((constructor)) static void open_file(void) {
+    const char* directory = getenv("COUNTING_PRELOAD_DIRECTORY");
+    if (directory == NULL) return;
+    struct counting_figures* shared = open_file_in(directory);
     acquire();
     *shared = *figures;
     figures = shared;
