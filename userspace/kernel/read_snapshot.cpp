@@ -73,6 +73,8 @@ Snapshot Session::read_snapshot() const {
     append_blocks(snapshot);
     append_overflow_blocks(snapshot);
     append_inheritance(snapshot);
+    append_typed_objects(snapshot);
+    append_collections(snapshot);
     snapshot.is_sampled = skeleton_->rodata->samples != 0;
     // Taken last: no block of the snapshot is younger than the snapshot.
     snapshot.time_ns = monotonic_now_ns();
