@@ -62,8 +62,12 @@ struct Options {
     }
     /// The whole system is many programs at a time, a compiler alone has tens of thousands of call sites.
     uint32_t call_sites() const { return max_sites.value_or(traces_all ? 1u << 19 : 1u << 17); }
-    bool shows_blocks = false;   // -a: each live block of the call sites shown
-    bool traces_events = false;  // -t: each allocation and free as it happens
+    bool shows_blocks = false;    // -a: each live block of the call sites shown
+    bool traces_events = false;   // -t: each allocation and free as it happens
+    bool shows_types = false;     // --types: the types of a collected heap's objects
+    std::string only_type;        // --type: the call sites of one type; empty: of all
+    uint64_t min_count = 0;       // call sites and types with fewer allocations are not shown
+    std::string type_names_path;  // a dump of the names of types; empty: none
 
     std::optional<double> max_overhead;    // share of one core that tracing may cost; none: as it comes
     bool predicts_cost = true;             // calls are counted for a moment before recording starts
@@ -88,6 +92,16 @@ struct Options {
     std::optional<uint32_t> max_process_sites;
     uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
     uint32_t max_stack_frames = 127;      // 1 to MT_MAX_FRAMES
+    uint32_t depth = 0;                   // frames that tell call sites apart; 0: all
+};
+
+/// `memtrace census PID`.
+struct Census {
+    pid_t pid = 0;
+    std::string type_names_path;  // empty: none
+    OutputFormat format = OutputFormat::text;
+    uint32_t top = 0;        // types shown; 0: all
+    uint64_t min_count = 0;  // types with fewer objects are not shown
 };
 
 /// `memtrace list`.
@@ -109,6 +123,6 @@ struct ShowText {
 };
 
 /// What one command line asks for.
-using Request = std::variant<Options, ListAllocators, ListPlacement, Doctor, ShowText>;
+using Request = std::variant<Options, Census, ListAllocators, ListPlacement, Doctor, ShowText>;
 
 }  // namespace memtrace
