@@ -184,6 +184,7 @@ class Session {
     void append_collections(Snapshot& snapshot) const;
     void release_typed_objects(const std::vector<bool>& sites);
     bool release_slot(const Block& block);
+    void leave_ghost(const Block& block);
     bool release_overflow_block(const Block& block);
     void append_inheritance(Snapshot& snapshot) const;
     void release_blocks(const std::vector<bool>& owners);
