@@ -43,9 +43,7 @@ void keep_most(SiteFigures& site, std::vector<SiteHolder> parts) {
 
 /// Bytes and blocks that the blocks are, or stand for.
 std::pair<uint64_t, uint64_t> sizes_of(std::span<const Block> blocks) {
-    const bool has_samples =
-        std::ranges::any_of(blocks, [](const Block& block) { return block.sampling_mean_bytes > 1; });
-    if (has_samples) {
+    if (has_samples(blocks)) {
         const SampledSums sums = sums_of(blocks);
         return {static_cast<uint64_t>(std::llround(sums.size_bytes)), static_cast<uint64_t>(std::llround(sums.blocks))};
     }
@@ -70,7 +68,8 @@ void show_blocks(SiteFigures& site, const std::vector<ScopeDraft::Part>& parts, 
     }
     if (options.older_ns > 0) std::tie(site.live_bytes, site.live_blocks) = sizes_of(shown);
     keep_most(site, std::move(held));
-    const bool is_estimate = is_sampled && !site.is_mapping;
+    // A runtime may sample its own heap.
+    const bool is_estimate = (is_sampled || has_samples(shown)) && !site.is_mapping;
     if (is_estimate) site.error_bytes = sums_of(shown).error_bytes();
     site.ages = is_estimate ? estimated_ages(shown, now_ns) : ages_of(shown, now_ns);
     if (options.keeps_blocks) site.blocks = oldest_first(std::move(shown));
@@ -227,7 +226,9 @@ ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, co
     figures.accuracy.is_size_filtered = options.is_size_filtered;
     figures.accuracy.is_sampled = snapshot.is_sampled;
     figures.accuracy.sampling_mean_bytes = options.sampling_mean_bytes;
-    if (snapshot.is_sampled) figures.heap.error_bytes = error_of(draft, snapshot);
+    const bool has_estimates =
+        std::ranges::any_of(figures.sites, [](const SiteFigures& site) { return site.error_bytes.has_value(); });
+    if (snapshot.is_sampled || has_estimates) figures.heap.error_bytes = error_of(draft, snapshot);
     figures.accuracy.events_side_band_lost += options.side_band_lost;
     figures.has_baseline = has_baseline_;
     add_processes(figures, draft);

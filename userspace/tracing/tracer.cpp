@@ -74,6 +74,7 @@ void Tracer::arm() {
     if (scope_.can_grow()) setpriority(PRIO_PROCESS, 0, soon);
     // Before the first object: what is allocated earlier has no type.
     collected_heaps_.open_heaps(targets_.all());
+    go_heaps_.open_heaps(targets_.all());
     session_->arm();
     targets_.note_recording_begins();
 }
@@ -83,7 +84,7 @@ void Tracer::drain(TracerListener& listener) {
     drained_ns_ = monotonic_now_ns();
     read_mapping_events(drained_ns_);
     session_->drain_events(*this);
-    collected_heaps_.open_soon(targets_.all(), drained_ns_);
+    if (collected_heaps_.open_soon(targets_.all(), drained_ns_)) go_heaps_.open_heaps(targets_.all());
 }
 
 /// Naming the sites of a large report takes longer than the ring buffer can wait.
@@ -116,14 +117,23 @@ void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
 }
 
 Snapshot Tracer::read_snapshot() {
+    go_heaps_.open_heaps(targets_.all());
+    go_heaps_.read_profiles();
     Snapshot snapshot = session_->read_snapshot();
     collected_heaps_.open_heaps(targets_.all());
     if (collected_heaps_.release_dead(snapshot)) snapshot = session_->read_snapshot();
+    go_heaps_.complete(snapshot);
+    const std::vector<TypedObjects> go_objects = go_heaps_.take_typed_objects(snapshot);
     collected_heaps_.add_live_objects(snapshot);
+    snapshot.typed_objects.insert(snapshot.typed_objects.end(), go_objects.begin(), go_objects.end());
     for (Site& site : snapshot.sites)
         site.stack = stack_store_.stack_hash(site.index);
     count_unknown_frees(snapshot);
     return snapshot;
+}
+
+std::string Tracer::type_name(pid_t pid, uint32_t type) const {
+    return go_heaps_.type_name(pid, type).value_or(collected_heaps_.type_name(pid, type));
 }
 
 /// The allocator's file whose code is at `address` of the process.
@@ -162,7 +172,9 @@ void Tracer::on_block(const mt_block_event& event) {
 
 void Tracer::on_process(const mt_process_event& event) {
     read_mapping_events(event.header.time_ns);
-    if (event.header.type == MT_EVENT_EXEC) collected_heaps_.end_address_space(static_cast<pid_t>(event.header.tgid));
+    const auto pid = static_cast<pid_t>(event.header.tgid);
+    if (event.header.type == MT_EVENT_EXEC) collected_heaps_.end_address_space(pid);
+    if (event.header.type == MT_EVENT_EXEC || event.header.type == MT_EVENT_EXIT) go_heaps_.end_address_space(pid);
     if (event.header.type == MT_EVENT_EXEC && event.header.owner) {
         ended_by_exec_.insert(event.header.owner);
         mapping_ledger_.end_owner(event.header.owner);
@@ -198,6 +210,7 @@ void Tracer::forget(pid_t pid) {
     }
     forgotten_owners_.insert(forgotten_owners_.end(), owners.begin(), owners.end());
     collected_heaps_.forget(pid);
+    go_heaps_.forget(pid);
 }
 
 const std::vector<Frame>& Tracer::frames(uint32_t site) {
