@@ -49,7 +49,7 @@ Result<bench_result> TargetProcess::run(const bench_request& request) {
     bench_result result{};
     if (write(process_.input(), &request, sizeof request) != static_cast<ssize_t>(sizeof request)) return gone;
     if (read(process_.output(), &result, sizeof result) != static_cast<ssize_t>(sizeof result)) return gone;
-    pairs_ += request.pairs * (request.slices + 1) + request.live_blocks;
+    pairs_ += request.pairs * (request.slices + 1) + 2 * uint64_t{request.live_blocks};
     return result;
 }
 

@@ -157,6 +157,8 @@ Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& option
         return Error{std::string("cannot attach by ") + std::string(rung_name(rung)), "this kernel does not have it",
                      "leave --attach out", ExitStatus::kernel_lacks_feature};
     if (auto mapped = session->map_tables(); !mapped) return std::move(mapped).error();
+    // Only a matter of speed: what cannot be touched now is touched later.
+    (void)bpf_prog_test_run_opts(bpf_program__fd(session->skeleton_->progs.touch_live_table), nullptr);
     if (auto opened = session->open_ring(); !opened) return std::move(opened).error();
     if (auto watched = session->watch(options); !watched) return std::move(watched).error();
     // Only the tracepoint programs attach by themselves; probes have no place of their own yet.
