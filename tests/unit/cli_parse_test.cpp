@@ -63,7 +63,7 @@ TEST_CASE("without options the defaults of the contract hold", "[cli]") {
     CHECK(options.call_sites() == 131072);
     CHECK_FALSE(options.max_process_blocks);
     CHECK_FALSE(options.max_process_sites);
-    CHECK(options.ring_size_bytes == 8 * 1024 * 1024);
+    CHECK(options.ring_bytes() == 8 * 1024 * 1024);
     CHECK(options.max_stack_frames == 127);
     CHECK(options.output_path.empty());
     CHECK_FALSE(options.shows_blocks);
@@ -176,6 +176,7 @@ TEST_CASE("each option reaches its value", "[cli]") {
     CHECK(options_of({"-p", "1", "-f"}).report_by() == ReportBy::tree);
     CHECK(options_of({"-A"}).report_by() == ReportBy::all);
     CHECK(options_of({"-A"}).call_sites() == 524288);
+    CHECK(options_of({"-A"}).ring_bytes() == 32 * 1024 * 1024);
     CHECK(options_of({"-A", "--max-sites", "7"}).call_sites() == 7);
     CHECK(options_of({"-A", "-f", "--by", "exe"}).report_by() == ReportBy::exe);
 
@@ -183,7 +184,7 @@ TEST_CASE("each option reaches its value", "[cli]") {
                                        "--max-stack", "1", "-T", "1", "-T", "2"});
     CHECK(limits.max_live_blocks == 1);
     CHECK(limits.call_sites() == 2);
-    CHECK(limits.ring_size_bytes == 4096);
+    CHECK(limits.ring_bytes() == 4096);
     CHECK(limits.max_stack_frames == 1);
     CHECK(limits.top == 2);
 }

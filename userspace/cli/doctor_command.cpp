@@ -29,7 +29,7 @@ Result<std::string> doctor_text(const Options& options) {
     session_options.table = &table;
     session_options.max_live_blocks = options.max_live_blocks;
     session_options.max_sites = options.call_sites();
-    session_options.ring_size_bytes = options.ring_size_bytes;
+    session_options.ring_size_bytes = options.ring_bytes();
     auto session = Session::open(session_options);
     if (!session) return std::move(session).error();
     return tables_text((*session)->table_sizes(), session_options);

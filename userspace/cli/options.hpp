@@ -61,6 +61,7 @@ struct Options {
         return follows_children ? ReportBy::tree : ReportBy::process;
     }
     /// The whole system is many programs at a time, a compiler alone has tens of thousands of call sites.
+    uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
     uint32_t call_sites() const { return max_sites.value_or(traces_all ? 1u << 19 : 1u << 17); }
     bool shows_blocks = false;   // -a: each live block of the call sites shown
     bool traces_events = false;  // -t: each allocation and free as it happens
@@ -86,8 +87,8 @@ struct Options {
     std::optional<uint32_t> max_sites;           // none: as call_sites() has it
     std::optional<uint32_t> max_process_blocks;  // none: half of the table where there can be several processes
     std::optional<uint32_t> max_process_sites;
-    uint32_t ring_size_bytes = 8u << 20;  // a power of two, whole pages
-    uint32_t max_stack_frames = 127;      // 1 to MT_MAX_FRAMES
+    std::optional<uint32_t> ring_size_bytes;  // a power of two, whole pages; none: as ring_bytes() has it
+    uint32_t max_stack_frames = 127;          // 1 to MT_MAX_FRAMES
 };
 
 /// `memtrace list`.

@@ -254,7 +254,7 @@ void CommandLine::add_kernel_options() {
         ->group(group);
     add_value(
         "--ring-size", "SIZE", options_.ring_size_bytes, [](const std::string& text) { return parse_ring_size(text); },
-        "buffer of stacks and events (8M)")
+        "buffer of stacks and events (8M, with -A 32M)")
         ->group(group);
 }
 

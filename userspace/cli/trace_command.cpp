@@ -31,7 +31,7 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
                            .rung = std::nullopt,
                            .max_live_blocks = options.max_live_blocks,
                            .max_sites = options.call_sites(),
-                           .ring_size_bytes = options.ring_size_bytes,
+                           .ring_size_bytes = options.ring_bytes(),
                            .max_stack_frames = options.max_stack_frames,
                            .min_size_bytes = options.min_size_bytes,
                            .max_size_bytes = options.max_size_bytes,
