@@ -73,7 +73,8 @@ int on_new_task(u64* ctx) {
     if (clone_flags & CLONE_THREAD) return 0;
     u32 tgid = bpf_get_current_pid_tgid() >> 32;
     struct mt_target* target = bpf_map_lookup_elem(&targets, &tgid);
-    if (clone_flags & CLONE_INTO_CGROUP) note_birth_in_cgroup(task);
+    bool is_followed = target && (target->flags & MT_TARGET_FOLLOWED);
+    if ((clone_flags & CLONE_INTO_CGROUP) && !is_followed) note_birth_in_cgroup(task);
     if (!target) return 0;
     bool shares_memory = clone_flags & CLONE_VM;
     if (target->flags & MT_TARGET_FOLLOWED)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # scripts/run_in_kernel.sh [--seconds N] SERIES COMMAND: runs COMMAND by bash, as root, in this directory and environment, under
 # the newest Debian kernel of SERIES (5.10, 6.1, 6.12, 7.3), on this machine's own files, which it can read only; /tmp is its own. Its
-# output and its exit status are the script's own; 124: ended after N (600) seconds, 125: the guest could not be made, or
-# died. QEMU emulates the processor (no KVM), which makes programs about ten times slower.
+# output and its exit status are the script's own; 124: ended after N (600) seconds, 125: there is no such kernel, 126:
+# the guest died. QEMU emulates the processor (no KVM), which makes programs about ten times slower.
 source "$(dirname "$0")/common.sh"
 usage_if_asked "$@"
 source scripts/kernels/prepare.sh
@@ -43,4 +43,4 @@ cat "$job/qemu" >&2
 tail -n 30 "$job/console" >&2
 if [ "${qemu_status:-0}" = 124 ]; then say "ended after $limit_seconds s"; exit 124; fi
 say "the guest (${kernel##*/}) died"
-exit 125
+exit 126

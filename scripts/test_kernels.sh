@@ -53,6 +53,7 @@ test_kernel() {
   kernel_failed=$(count_of failed)
   if [ "$status" != 0 ] && [ "$kernel_failed" = 0 ]; then kernel_failed=1; fi
   passed=$((passed + $(count_of passed)))
+  skipped=$((skipped + $(count_of skipped)))
   failed=$((failed + kernel_failed))
   say "$1: $(count_of passed) passed, $kernel_failed failed in $((SECONDS - begin)) s"
 }

@@ -278,16 +278,16 @@ Result<void> LiveSession::handle_tick(uint64_t ticks) {
     return report(is_last);
 }
 
-/// What has ended is told of first, as it was when it ended; and then what has had its process id since.
+/// What has ended is told of first, then what has had its process id since; in a storm there is no end of it.
 Result<void> LiveSession::report(bool is_final) {
+    const uint64_t until_ns = monotonic_now_ns() + (is_final ? 5'000'000'000 : 500'000'000);
     do {
         if (auto handled = handle_exits(); !handled) return handled;
-    } while (!exited_.empty());
+    } while (!exited_.empty() && monotonic_now_ns() < until_ns);
     return reporter_->report(is_final);
 }
 
-/// Each time costs a reading of the sums, however many have ended: when they come in a storm a tenth of the time goes
-/// there, and nobody waits longer than a fifth of a second.
+/// Each time costs a reading of the sums: in a storm a tenth of the time goes there, and nobody waits long.
 Result<void> LiveSession::handle_exits_when_due() {
     constexpr uint64_t rest_to_work = 9;
     constexpr uint64_t longest_rest_ns = 200'000'000;

@@ -78,14 +78,20 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     UnwindTables::configure(UnwindMaps::of(skeleton), UnwindCapacity{});
 }
 
+void hand_over_site(EventSink& sink, const mt_site_event& site) {
+    const size_t frames = std::min<size_t>(site.frame_count, MT_MAX_FRAMES);
+    sink.on_site(site.header, site.site, std::span(site.frames, frames));
+}
+
+void hand_over_cgroup(EventSink& sink, const mt_cgroup_event& cgroup) {
+    sink.on_cgroup(cgroup.header, std::string_view(cgroup.path, strnlen(cgroup.path, sizeof cgroup.path)));
+}
+
 void hand_over(EventSink& sink, const void* data) {
-    const auto& event = *static_cast<const mt_event*>(data);
-    switch (static_cast<mt_event_type>(event.type)) {
-        case MT_EVENT_SITE: {
-            const auto& site = *static_cast<const mt_site_event*>(data);
-            sink.on_site(event, site.site, std::span(site.frames, std::min<size_t>(site.frame_count, MT_MAX_FRAMES)));
+    switch (static_cast<mt_event_type>(static_cast<const mt_event*>(data)->type)) {
+        case MT_EVENT_SITE:
+            hand_over_site(sink, *static_cast<const mt_site_event*>(data));
             break;
-        }
         case MT_EVENT_RAW_STACK:
             sink.on_raw_stack(*static_cast<const mt_raw_stack_event*>(data));
             break;
@@ -110,11 +116,9 @@ void hand_over(EventSink& sink, const void* data) {
             sink.on_process(*static_cast<const mt_process_event*>(data));
             break;
         case MT_EVENT_CGROUP_MADE:
-        case MT_EVENT_CGROUP_GONE: {
-            const auto& cgroup = *static_cast<const mt_cgroup_event*>(data);
-            sink.on_cgroup(event, std::string_view(cgroup.path, strnlen(cgroup.path, sizeof cgroup.path)));
+        case MT_EVENT_CGROUP_GONE:
+            hand_over_cgroup(sink, *static_cast<const mt_cgroup_event*>(data));
             break;
-        }
         case MT_EVENT_FILE:
             sink.on_file(*static_cast<const mt_file_event*>(data));
             break;

@@ -68,7 +68,11 @@ void ChildArmer::on_notice(const mt_fork_notice& notice) {
 
 uint64_t ChildArmer::take(pid_t parent, pid_t child, uint64_t time_ns, uint32_t owner) {
     const std::lock_guard lock(mutex_);
-    if (const auto known = forks_.extract({time_ns, child}); known && known.mapped()) return *known.mapped();
+    if (const auto known = forks_.extract({time_ns, child}); known && known.mapped()) {
+        // A file of the parent may have been attached since, and what an earlier process of this id had was taken away.
+        const bool was_incomplete = links_.attach_child(parent, child);
+        return was_incomplete ? monotonic_now_ns() : *known.mapped();
+    }
     while (!forks_.empty() && forks_.begin()->first.first + kept_ns < time_ns)
         forks_.erase(forks_.begin());
     forks_[{time_ns, child}] = std::nullopt;
@@ -77,7 +81,7 @@ uint64_t ChildArmer::take(pid_t parent, pid_t child, uint64_t time_ns, uint32_t 
 
 uint64_t ChildArmer::arm(pid_t parent, pid_t child, uint32_t owner) {
     // A child that has ended already has nothing to attach to.
-    (void)links_.attach_child(parent, child);
+    links_.attach_child(parent, child);
     session_.arm_owner(owner);
     return monotonic_now_ns();
 }

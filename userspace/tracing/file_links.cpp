@@ -56,15 +56,16 @@ Result<void> FileLinks::attach_for_all(const FileIdentity& identity, int fd, con
     return changed;
 }
 
-Result<void> FileLinks::attach_child(pid_t parent, pid_t child) {
+bool FileLinks::attach_child(pid_t parent, pid_t child) {
     const std::lock_guard lock(mutex_);
-    Result<void> outcome;
+    bool is_news = false;
     for (auto& [identity, linked] : files_) {
-        if (!linked.own.contains(parent) && !linked.users.contains(parent)) continue;
-        if (auto attached = attach_to(linked, child); !attached && outcome) outcome = std::move(attached);
+        const bool is_of_parent = linked.own.contains(parent) || linked.users.contains(parent);
+        if (!is_of_parent || linked.own.contains(child) || linked.users.contains(child)) continue;
+        is_news |= static_cast<bool>(attach_to(linked, child));
     }
     tell_whether_children_can_be_armed();
-    return outcome;
+    return is_news;
 }
 
 Result<void> FileLinks::attach_to(LinkedFile& linked, pid_t pid) {

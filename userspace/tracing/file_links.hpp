@@ -41,8 +41,9 @@ class FileLinks {
                         pid_t pid);
     /// ... and for everybody.
     Result<void> attach_for_all(const FileIdentity& identity, int fd, const ProbedFile& file, const std::string& name);
-    /// What `parent` has, `child` gets: its files are the same. Links that could not be made are not there.
-    Result<void> attach_child(pid_t parent, pid_t child);
+    /// What `parent` has, `child` gets: its files are the same. Links that could not be made are not there. Whether it
+    /// got something that it had not.
+    bool attach_child(pid_t parent, pid_t child);
     /// The process needs no probes any more; nothing of it may be armed.
     void release(pid_t pid);
 

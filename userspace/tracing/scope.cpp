@@ -132,6 +132,13 @@ std::vector<uint32_t> TargetScope::on_cgroup_made(std::string_view path) {
     return made;
 }
 
+std::vector<uint32_t> TargetScope::find_missing() {
+    std::vector<uint32_t> found;
+    for (uint32_t index = 0; index < cgroups_.size(); ++index)
+        if (cgroups_[index].path.empty() && find(cgroups_[index])) found.push_back(index);
+    return found;
+}
+
 std::vector<uint32_t> TargetScope::on_process_moved(pid_t pid) {
     std::vector<uint32_t> made;
     for (uint32_t index = 0; index < cgroups_.size(); ++index) {

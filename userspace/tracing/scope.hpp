@@ -56,6 +56,8 @@ class TargetScope {
     std::vector<uint32_t> on_cgroup_made(std::string_view path);
     /// A process has come into a container that is waited for under a name that its control group does not tell.
     std::vector<uint32_t> on_process_moved(pid_t pid);
+    /// Looks again for control groups that were not there; those that are, as on_cgroup_made.
+    std::vector<uint32_t> find_missing();
     /// One of cgroups() was removed: what it was asked for by. It may be made again.
     std::optional<std::string> on_cgroup_gone(std::string_view path);
     /// What is waited for, for people.

@@ -26,6 +26,7 @@ struct Target {
     std::vector<uint32_t> owners;  // its address spaces, oldest first
     std::optional<uint64_t> last_rss_bytes;
     std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
+    uint64_t exited_ns = 0;             // CLOCK_MONOTONIC
 
     bool is_found_later = false;        // it was no target when tracing began: what follows is known
     bool since_birth = false;           // its present address space is traced from its first allocation

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -186,7 +187,10 @@ void Targets::on_process(const mt_process_event& event, TracerListener& listener
                 adopt(event, listener);
             break;
         case MT_EVENT_EXIT:
-            if (target) on_exit(*target, event, listener);
+            if (target)
+                on_exit(*target, event, listener);
+            else  // the event of its fork was lost, but it may have been armed
+                probes_.release(pid);
             break;
         case MT_EVENT_BORN:
             if (!target) on_born(event, listener);
@@ -258,12 +262,25 @@ void Targets::on_exec(Target& target, const mt_process_event& event, TracerListe
 
 void Targets::on_exit(Target& target, const mt_process_event& event, TracerListener& listener) {
     target.exit_code = event.exit_code;
+    target.exited_ns = event.header.time_ns;
     if (target.families.empty() && target.owners.empty())
         log_warning(process_name(target.process) + ": no allocator that can be traced was found in it");
     probes_.release(target.process.pid);
     stack_store_.end_address_space(event.header.owner);
     listener.on_record(record_of(target, "exit"));
     listener.on_exit(target.process.pid);
+}
+
+void Targets::leave_out_later_processes(Snapshot& snapshot) const {
+    std::set<uint32_t> later;
+    std::erase_if(snapshot.address_spaces, [&](const AddressSpace& space) {
+        const auto target = targets_.find(space.pid);
+        const bool is_later =
+            target != targets_.end() && target->second.exit_code && space.first_seen_ns > target->second.exited_ns;
+        if (is_later) later.insert(space.owner);
+        return is_later;
+    });
+    if (!later.empty()) std::erase_if(snapshot.sites, [&](const Site& site) { return later.contains(site.owner); });
 }
 
 /// What is not wanted after all.

@@ -58,6 +58,9 @@ class Targets {
     void on_process(const mt_process_event& event, TracerListener& listener);
     /// Mapping events were lost: what they would have told is read from /proc.
     void read_mappings_again();
+    /// A process id may have been used again before the one that had it has had its last report: what the kernel side
+    /// knows of the later process is left out until then.
+    void leave_out_later_processes(Snapshot& snapshot) const;
     /// The process has had its last report.
     void forget(pid_t pid, TracerListener* listener);
     /// Address spaces of processes that are no targets any more; they are to be released.

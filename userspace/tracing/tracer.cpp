@@ -62,6 +62,9 @@ Result<void> Tracer::add_scope(TracerListener& listener) {
     if (scope_.is_for_all() && scope_.has_unknown_files())
         for (const pid_t pid : list_processes("/proc"))
             if (pid != getpid()) targets_.probes().attach_process_for_all(pid);
+    // Those that were made before the kernel side could tell.
+    listener_ = &listener;
+    watch_cgroups(scope_.find_missing());
     targets_.add_running(listener);
     read_mapping_events(monotonic_now_ns());
     return {};
@@ -116,6 +119,7 @@ void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
 
 Snapshot Tracer::read_snapshot(BlockDetail detail) {
     Snapshot snapshot = session_->read_snapshot(detail);
+    targets_.leave_out_later_processes(snapshot);
     for (Site& site : snapshot.sites)
         site.stack = stack_store_.stack_hash(site.index);
     count_unknown_frees(snapshot);
