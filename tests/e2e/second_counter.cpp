@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/fd.hpp"
+#include "catch.hpp"
 
 namespace memtrace::e2e {
 
@@ -47,6 +48,18 @@ void wait_until_quiet(pid_t pid) {
         if (!before.empty() && switches() == before) return;
     }
     throw std::runtime_error("the program does not become quiet");
+}
+
+void check_equal(const counting_figures& expected, const Json& report) {
+    const Json& heap = report.at("heap");
+    INFO(report.at("accuracy").dump());
+    CHECK(expected.not_counted == 0);
+    CHECK(heap.at("allocations") == expected.allocations);
+    CHECK(heap.at("allocated_bytes") == expected.allocated_bytes);
+    CHECK(heap.at("frees") == expected.frees);
+    CHECK(heap.at("freed_bytes") == expected.freed_bytes);
+    CHECK(report.at("accuracy").at("unknown_frees") == expected.unknown_frees);
+    CHECK(report.at("accuracy").at("complete") == true);
 }
 
 }  // namespace memtrace::e2e

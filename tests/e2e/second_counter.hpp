@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "e2e/workload.hpp"
 #include "workloads/counting_preload.h"
 
 namespace memtrace::e2e {
@@ -24,6 +25,9 @@ class SecondCounter {
   private:
     counting_figures* figures_;
 };
+
+/// `report` is of the process and the window of `expected`, and complete.
+void check_equal(const counting_figures& expected, const Json& report);
 
 /// Its only thread waits in a system call: state S twice with the same count of switches.
 void wait_until_quiet(pid_t pid);

@@ -126,18 +126,6 @@ bool is_installed(const std::string& program) {
     return run_to_end({"sh", "-c", "command -v " + program + " >/dev/null"}).status == 0;
 }
 
-void check_worker(const counting_figures& expected, const Json& report) {
-    const Json& heap = report.at("heap");
-    INFO(report.at("accuracy").dump());
-    CHECK(expected.not_counted == 0);
-    CHECK(heap.at("allocations") == expected.allocations);
-    CHECK(heap.at("allocated_bytes") == expected.allocated_bytes);
-    CHECK(heap.at("frees") == expected.frees);
-    CHECK(heap.at("freed_bytes") == expected.freed_bytes);
-    CHECK(report.at("accuracy").at("unknown_frees") == expected.unknown_frees);
-    CHECK(report.at("accuracy").at("complete") == true);
-}
-
 }  // namespace
 
 TEST_CASE("a pre-forking server that replaces its workers under load is exact from birth", "[e2e][servers]") {
@@ -204,7 +192,7 @@ TEST_CASE("nginx's workers under load: each exact by a second counter, and the t
     const std::vector<Json> reports = by_process.reports(3);
     uint64_t allocations = 0;
     for (size_t index = 0; index < counters.size(); ++index) {
-        check_worker(counters[index].figures(), report_of(reports, nginx.workers()[index]));
+        check_equal(counters[index].figures(), report_of(reports, nginx.workers()[index]));
         allocations += counters[index].figures().allocations;
     }
     CHECK(allocations > 2000 * 3);

@@ -60,9 +60,9 @@ struct Options {
         if (traces_all) return ReportBy::all;
         return follows_children ? ReportBy::tree : ReportBy::process;
     }
-    /// The whole system is many programs at a time, a compiler alone has tens of thousands of call sites.
-    uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
+    /// The whole system is many programs at a time, and a compiler alone has tens of thousands of call sites.
     uint32_t call_sites() const { return max_sites.value_or(traces_all ? 1u << 19 : 1u << 17); }
+    uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
     bool shows_blocks = false;   // -a: each live block of the call sites shown
     bool traces_events = false;  // -t: each allocation and free as it happens
 
