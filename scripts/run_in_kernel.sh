@@ -18,7 +18,7 @@ kernel_of_series() {
   mkdir -p "$cache"
   exec 9>"$cache/lock"
   flock 9
-  [ -n "$(find "$cache/apt/sources.list" -mmin -"$lists_age_minutes" 2>/dev/null)" ] || update_lists
+  [ -n "$(find "$cache/apt/sources.list" -mmin -"$lists_age_minutes" 2>/dev/null)" ] || update_kernel_lists
   name=$(newest_kernel "$series")
   [ -n "$name" ] || { say "Debian has no kernel $series"; return 1; }
   [ "$cache/$name/initrd" -nt scripts/kernels/guest_init.sh ] && [ "$cache/$name/initrd" -nt scripts/kernels/guest_command.sh ] ||

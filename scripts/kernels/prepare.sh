@@ -1,31 +1,17 @@
-# Sourced by run_in_kernel.sh: a Debian kernel as QEMU boots it, vmlinux and an initrd, in a cache. The packages are had by
-# apt with a state of its own in the cache; nothing is installed and the machine's own lists stay as they are.
+# Sourced by run_in_kernel.sh: a Debian kernel as QEMU boots it, vmlinux and an initrd, in a cache.
+source scripts/debian_packages.sh
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace-kernels
 
-apt_of_cache() {
-  "$1" -qq -o Dir::Etc::sourcelist="$cache/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-    -o Dir::Etc::preferences=/dev/null -o Dir::Etc::preferencesparts=/dev/null \
-    -o Dir::State::lists="$cache/apt/lists" -o Dir::Cache="$cache/apt/cache" -o Dir::State::status=/dev/null \
-    -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Sandbox::User=root "${@:2}"
-}
-
 # The newest kernel of each series is in the security suites and the backports, whose lists are small.
-update_lists() {
-  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg mirror suite
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' | sed -n 's|/debian/$||p' | head -n 1)
-  [ -n "$mirror" ] || { say "apt has no Debian mirror"; return 1; }
-  mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial"
-  for suite in "debian-security bullseye-security" "debian-security bookworm-security" \
-    "debian-security trixie-security" "debian trixie-backports"; do
-    echo "deb [signed-by=$keyring] $mirror/$suite main"
-  done >"$cache/apt/sources.list"
-  apt_of_cache apt-get update >&2 || say "some of Debian's lists could not be had"
+update_kernel_lists() {
+  update_lists "$cache/apt" "debian-security bullseye-security" "debian-security bookworm-security" \
+    "debian-security trixie-security" "debian trixie-backports" || say "some of Debian's lists could not be had"
 }
 
 # SERIES, as 6.1: the name of its newest kernel, as 6.1.0-57-amd64.
 newest_kernel() {
-  apt_of_cache apt-cache search --names-only "^linux-image-${1//./\\.}([.-][0-9.]+)*([+]deb[0-9]+)?(-[0-9]+)?-amd64\$" |
+  apt_of "$cache/apt" apt-cache search --names-only "^linux-image-${1//./\\.}([.-][0-9.]+)*([+]deb[0-9]+)?(-[0-9]+)?-amd64\$" |
     sed 's/^linux-image-\([^ ]*\) .*/\1/' | sort -V | tail -n 1
 }
 
@@ -72,10 +58,10 @@ add_module() {
 download_kernel() {
   local part packages=() package
   for part in image binary modules; do # from 7.x on the files are in three packages
-    [ -z "$(apt_of_cache apt-cache search --names-only "^linux-$part-${1//+/[+]}\$")" ] || packages+=("linux-$part-$1")
+    [ -z "$(apt_of "$cache/apt" apt-cache search --names-only "^linux-$part-${1//+/[+]}\$")" ] || packages+=("linux-$part-$1")
   done
   [ ${#packages[@]} -gt 0 ] || { say "no package has the kernel $1"; return 1; }
-  (cd "$2" && apt_of_cache apt-get download "${packages[@]}") >&2 || { say "cannot download ${packages[*]}"; return 1; }
+  (cd "$2" && apt_of "$cache/apt" apt-get download "${packages[@]}") >&2 || { say "cannot download ${packages[*]}"; return 1; }
   mkdir -p "$2/tree"
   for package in "$2"/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$2/tree" --wildcards --no-wildcards-match-slash \

@@ -2,8 +2,8 @@
 // file systems, and a file that seems to be two would be probed twice. Uses base and processes.
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <tuple>
 
 #include "base/result.hpp"
 #include "processes/mappings.hpp"
@@ -14,9 +14,7 @@ namespace memtrace {
 struct FileIdentity {
     uint64_t device = 0;
     uint64_t inode = 0;
-    bool operator<(const FileIdentity& other) const {
-        return std::tie(device, inode) < std::tie(other.device, other.inode);
-    }
+    auto operator<=>(const FileIdentity&) const = default;
 };
 
 inline FileIdentity identity_of(const Mapping& mapping) {

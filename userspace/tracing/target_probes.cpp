@@ -152,7 +152,7 @@ void TargetProbes::attach_mapping_for_all(pid_t pid, const Mapping& mapping) {
     const FileIdentity identity = identity_of(mapping);
     if (!mapping.has_file() || links_.is_known(identity)) return;
     // This program has an allocator of its own, so that it meets none of its probes.
-    if (own_program_ && !(*own_program_ < identity) && !(identity < *own_program_)) return;
+    if (own_program_ == identity) return;
     const ProbedFile* file = cache_.find_known(identity);
     if (file && file->points.empty()) return;
     const auto fd = open_mapped_file(pid, mapping);
@@ -182,9 +182,7 @@ std::optional<FileIdentity> TargetProbes::identity_of_own_program() {
 }
 
 bool TargetProbes::is_likely(const FileIdentity& identity) const {
-    return std::ranges::any_of(likely_, [&](const LikelyFile& likely) {
-        return likely.identity.device == identity.device && likely.identity.inode == identity.inode;
-    });
+    return std::ranges::any_of(likely_, [&](const LikelyFile& likely) { return likely.identity == identity; });
 }
 
 void TargetProbes::release(pid_t pid) {

@@ -61,7 +61,7 @@ Result<void> Tracer::add_scope(TracerListener& listener) {
     // What some process has mapped is what the next one will map.
     if (scope_.is_for_all() && scope_.has_unknown_files())
         for (const pid_t pid : list_processes("/proc"))
-            if (pid != getpid()) targets_.probes().attach_process_for_all(pid);
+            targets_.probes().attach_process_for_all(pid);
     // Those that were made before the kernel side could tell.
     listener_ = &listener;
     watch_cgroups(scope_.find_missing());
