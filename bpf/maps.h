@@ -37,10 +37,13 @@ struct mapping_search {
 #define CODE_GENERATION_OF_NONE 0xffffffffu
 
 /* What is known of an address, in two words that all cpus share: address << 16 | rule, which cannot tear, and the place
- * in its file, which says by its low 16 bits whether it is that of the same address. */
+ * in its file, which says by its low 16 bits whether it is that of the same address. Side by side: one cache line. */
+struct known_pc {
+    u64 rule;
+    u64 place;
+};
 struct pc_cache {
-    u64 words[MT_PC_CACHE_WORDS];
-    u64 places[MT_PC_CACHE_WORDS];
+    struct known_pc entries[MT_PC_CACHE_ENTRIES];
 };
 
 /* State of one thread of a target. Below 8 KB: Linux 7.3 refuses larger task storage. */

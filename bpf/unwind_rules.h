@@ -143,10 +143,10 @@ __noinline u32 find_rule(struct thread* thread) {
     u64 pc = thread->pc;
     u32 owner = thread->owner;
     struct pc_cache* cache = bpf_map_lookup_elem(&pc_caches, &owner);
-    u32 slot = (u32)((pc * 0x9e3779b97f4a7c15ull) >> 52) & (MT_PC_CACHE_WORDS - 1);
+    u32 slot = (u32)((pc * 0x9e3779b97f4a7c15ull) >> 52) & (MT_PC_CACHE_ENTRIES - 1);
     if (thread->is_interrupted) cache = 0;
     if (cache) {
-        u64 word = cache->words[slot], place = cache->places[slot];
+        u64 word = cache->entries[slot].rule, place = cache->entries[slot].place;
         thread->place = place >> 16;
         if (word >> 16 == pc && (u16)place == (u16)pc) return word & 0xffff;
     }
@@ -161,8 +161,8 @@ __noinline u32 find_rule(struct thread* thread) {
     if (mapping->state == MT_UNWIND_READY) rule = search_rule(mapping, pc + mapping->vaddr_minus_start);
     if (rule == MT_UNWIND_GAP && is_signal_return(pc + 1)) rule = MT_UNWIND_SIGNAL;
     if (cache) {
-        cache->places[slot] = thread->place << 16 | (u16)pc;
-        cache->words[slot] = pc << 16 | rule;
+        cache->entries[slot].place = thread->place << 16 | (u16)pc;
+        cache->entries[slot].rule = pc << 16 | rule;
     }
     return rule;
 }

@@ -25,7 +25,7 @@ enum mt_limits {
     MT_LIVE_WINDOW = 8,         /* slots in which a block of the live table can be */
     MT_UNWIND_SEGMENTS = 2,     /* executable segments of a file that can be told apart */
     MT_PC_CACHES = 64,          /* owners that have a cache of unwind rules */
-    MT_PC_CACHE_WORDS = 4096,
+    MT_PC_CACHE_ENTRIES = 4096,
     MT_NAME_BYTES = 64,         /* of a program's name, with its ending NUL */
     MT_MAX_NAMES = 64,          /* names of programs that are waited for */
     MT_MAX_CGROUPS = 64,        /* control groups whose processes are traced */

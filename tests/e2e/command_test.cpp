@@ -87,6 +87,7 @@ TEST_CASE("a command that runs itself anew is traced in every image", "[e2e][com
     CHECK(run.status == 0);
     const Json& heap = run.final_report().at("heap");
     INFO(heap.dump());
+    INFO(run.final_report().at("sites").dump());
     CHECK(heap.at("ended_bytes").get<int64_t>() >= 3 * 5000);
     CHECK(sites_called(run.final_report(), "command_leaks").allocations == 4 * 5);
 }

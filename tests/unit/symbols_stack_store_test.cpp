@@ -198,7 +198,7 @@ int main() {
     program.write_line();
     program.read_number();
     const std::vector<uint64_t> after{program.read_number() + 3};
-    store.end_address_space(1);
+    store.end_address_space(1, now_ns());
     store.add_address_space(2, program.pid());
     store.record_stack(2, 2, after, now_ns());
     program.end();
@@ -220,11 +220,46 @@ TEST_CASE("what an exec started and what died at once is named by the events of 
         store.add_mapping(pid, mapping, now_ns());
     const uint64_t time_ns = now_ns();
     host.program.end();
-    store.end_address_space(1);
+    store.end_address_space(1, now_ns());
     store.add_address_space(2, pid);
     store.record_stack(1, 2, host.stack, time_ns);
     REQUIRE(store.frames(1).size() == 2);
     CHECK(store.frames(1)[0].function == "inner(int)");
+}
+
+TEST_CASE("of several execs that are told of late each has the stacks of its own program", "[symbols]") {
+    const TemporaryFolder folder;
+    Host first(folder.compile("first", host_source(folder), "-O1"));
+    Host second(folder.compile("second", host_source(folder), "-O1"));
+    Host last(folder.compile("last", host_source(folder), "-O1"));
+    const pid_t pid = last.program.pid();
+    StackStore store;
+    store.add_address_space(1, pid);
+    uint64_t time_ns = now_ns();
+    // As if the process had run `first` and `second` meanwhile, and is at `last` when the first exec is told of.
+    std::vector<uint64_t> end_times_ns;
+    for (Host* host : {&first, &second, &last}) {
+        const auto mappings = read_mappings(host->program.pid());
+        REQUIRE(mappings);
+        for (const Mapping& mapping : *mappings)
+            store.add_mapping(pid, mapping, ++time_ns);
+        end_times_ns.push_back(++time_ns);
+    }
+    uint32_t space = 1;
+    for (Host* host : {&first, &second, &last}) {
+        store.end_address_space(space, end_times_ns[space - 1]);
+        ++space;
+        store.add_address_space(space, pid);
+        store.record_stack(space, space, host->stack, end_times_ns[space - 2]);
+    }
+    for (uint32_t site = 2; site <= 4; ++site) {
+        INFO("space " << site << ": " << store.stack_error(site).value_or("whole"));
+        REQUIRE(store.frames(site).size() == 2);
+        CHECK(store.frames(site)[0].function == "inner(int)");
+    }
+    CHECK(store.frames(2)[0].module == "first");
+    CHECK(store.frames(3)[0].module == "second");
+    CHECK(store.frames(4)[0].module == "last");
 }
 
 TEST_CASE("sites that differ in one place of the code have different ids", "[symbols]") {

@@ -11,8 +11,8 @@
 namespace memtrace {
 namespace {
 
-/// Words of one struct pc_cache (bpf/maps.h): addresses, then their places.
-constexpr uint32_t pc_cache_words = 2 * MT_PC_CACHE_WORDS;
+/// Words of one struct pc_cache (bpf/maps.h): of each entry the address with its rule, then its place.
+constexpr uint32_t pc_cache_words = 2 * MT_PC_CACHE_ENTRIES;
 
 }  // namespace
 
@@ -106,9 +106,9 @@ Result<void> UnwindTables::publish(const mt_file& file, const mt_unwind_file& va
 
 void UnwindTables::clear_cache(uint32_t owner) {
     if (owner >= MT_PC_CACHES) return;
-    const auto words = pc_words_.values().subspan(size_t{owner} * pc_cache_words, MT_PC_CACHE_WORDS);
-    for (uint64_t& word : words)
-        __atomic_store_n(&word, 0, __ATOMIC_RELAXED);
+    const auto words = pc_words_.values().subspan(size_t{owner} * pc_cache_words, pc_cache_words);
+    for (size_t index = 0; index < words.size(); index += 2)
+        __atomic_store_n(&words[index], 0, __ATOMIC_RELAXED);
 }
 
 }  // namespace memtrace

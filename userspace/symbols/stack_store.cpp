@@ -64,12 +64,15 @@ void StackStore::add_address_space(uint32_t owner, pid_t pid) {
     space->pid = pid;
     space->has_owner = true;
     space->start_time = start_time_of(pid);
+    // An exec maps the new program before it is told of, and another one may have followed by now: what the process
+    // mapped since the space before began may belong to any of them, and each stack knows its time.
+    if (present && present != space) {
+        space->map = present->map.younger_than(present->began_ns);
+        space->began_ns = present->ended_ns;
+    }
     read_space(*space);
     if (present && present != space) {
-        if (space->has_ended) {
-            space->map = present->map;
-            space->jit = std::move(present->jit);
-        }
+        if (space->has_ended) space->jit = std::move(present->jit);
         present->has_ended = true;
     }
     present = space;
@@ -88,8 +91,11 @@ void StackStore::add_forked_address_space(uint32_t owner, pid_t pid, pid_t paren
     by_pid_[pid] = forked;
 }
 
-void StackStore::end_address_space(uint32_t owner) {
-    if (const auto space = by_owner_.find(owner); space != by_owner_.end()) space->second->has_ended = true;
+void StackStore::end_address_space(uint32_t owner, uint64_t time_ns) {
+    const auto space = by_owner_.find(owner);
+    if (space == by_owner_.end()) return;
+    space->second->has_ended = true;
+    space->second->ended_ns = time_ns;
 }
 
 void StackStore::add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns) {

@@ -54,9 +54,9 @@ class StackStore {
     /// A mapping event of `pid`; its file is opened at once. May come before add_address_space (a command that is just
     /// starting): add only those of pids that are traced, and drain the events before recording the stacks of a batch.
     void add_mapping(pid_t pid, const Mapping& mapping, uint64_t time_ns);
-    /// `owner` has ended by exec or exit: its mappings are never read again. Optional, but it keeps the mappings of
-    /// what an exec started apart from those before.
-    void end_address_space(uint32_t owner);
+    /// `owner` has ended at `time_ns` by exec or exit: its mappings are never read again. Optional, but it keeps the
+    /// mappings of what an exec started apart from those before.
+    void end_address_space(uint32_t owner, uint64_t time_ns);
     /// Reads the mappings of `owner` again. No effect after its process has ended.
     void refresh(uint32_t owner);
     /// Keeps the stack of `site`: return addresses, the allocation's caller first. An address that is not known leads
@@ -94,7 +94,9 @@ class StackStore {
         pid_t pid = 0;
         uint64_t start_time = 0;    // of the process, so that a reused pid is never read; 0 if unknown
         uint64_t refreshed_ns = 0;  // start of the last reading of /proc/PID/maps
-        bool has_owner = false;     // false: only mapping events of its process came so far
+        uint64_t began_ns = 0;      // end of the address space before it; 0: there was none, or it is not known
+        uint64_t ended_ns = 0;
+        bool has_owner = false;  // false: only mapping events of its process came so far
         bool has_ended = false;
         AddressSpaceMap map;
         JitSymbols jit;

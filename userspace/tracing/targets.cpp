@@ -266,7 +266,7 @@ void Targets::on_exit(Target& target, const mt_process_event& event, TracerListe
     if (target.families.empty() && target.owners.empty())
         log_warning(process_name(target.process) + ": no allocator that can be traced was found in it");
     probes_.release(target.process.pid);
-    stack_store_.end_address_space(event.header.owner);
+    stack_store_.end_address_space(event.header.owner, event.header.time_ns);
     listener.on_record(record_of(target, "exit"));
     listener.on_exit(target.process.pid);
 }

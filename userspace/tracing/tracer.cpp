@@ -165,7 +165,7 @@ void Tracer::on_process(const mt_process_event& event) {
     if (event.header.type == MT_EVENT_EXEC && event.header.owner) {
         ended_by_exec_.insert(event.header.owner);
         mapping_ledger_.end_owner(event.header.owner);
-        stack_store_.end_address_space(event.header.owner);
+        stack_store_.end_address_space(event.header.owner, event.header.time_ns);
     }
     // One is forgotten when the next one of its process is seen.
     has_news_of_exec_ |= !ended_by_exec_.empty();
