@@ -170,6 +170,7 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
     struct mt_row row = row_at(row_number);
     u64 sp = stack_pointer(ctx);
     if (samples) thread->entry_frame_pointer = frame_pointer(ctx);
+    if (thread->untyped_address) count_type(thread, owner);
     if (row.operation == MT_OP_THROW) {
         note_failure(thread);
         return RETURN_IS_NOT_WANTED;
@@ -230,6 +231,7 @@ static __always_inline void record_return(struct thread* thread, struct mt_owner
     }
     u32 site = site_of_return(thread, owner, ctx, call);
     record_block(owner, thread->owner, address, call, site);
+    if (is_collected(call->row)) note_untyped(thread, owner, address, call->size_bytes, site);
 }
 
 static __always_inline void leave_reallocate(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,

@@ -7,6 +7,8 @@
 const volatile struct mt_row rows[MT_MAX_ROWS];
 /* Frames recorded of one stack, 1 to MT_MAX_FRAMES. */
 const volatile mt_u32 max_stack = MT_MAX_FRAMES;
+/* 1: stacks are wanted no longer than that (--depth). */
+const volatile mt_u32 folds_stacks = 0;
 /* Blocks outside are not recorded (--min-size, --max-size; both inclusive). */
 const volatile mt_u64 min_size_bytes = 0;
 const volatile mt_u64 max_size_bytes = ~0ull;

@@ -15,7 +15,7 @@
 /* The live block `key`; false if it is not there. */
 __noinline int peek_block(u64 key, struct held_block* held) {
     if (!held) return false;
-    u32 first = first_slot(key);
+    u32 first = MT_FIRST_SLOT(key);
     for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != key) continue;

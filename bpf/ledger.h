@@ -7,13 +7,9 @@
 #include "events.h"
 #include "maps.h"
 #include "memtrace/sampling_abi.h"
+#include "runtimes.h"
 #include "sampling.h"
 #include "targets.h"
-
-static __always_inline u32 first_slot(u64 key) {
-    /* Addresses are multiples of 16; the owner's bits must reach the low ones too. */
-    return (u32)(((key >> 4) ^ (key >> 48)) * 0x9e3779b97f4a7c15ull >> 32);
-}
 
 static __always_inline struct mt_block* slot_at(u32 first, u32 step) {
     u32 slot = (first + step) & live_slot_mask;
@@ -37,7 +33,7 @@ static __always_inline struct held_block held_of(const struct mt_block* block) {
 /* Takes the block `key` out of the table into `held`; false if it is not there. */
 __noinline int take_block(u64 key, struct held_block* held) {
     if (!held) return false;
-    u32 first = first_slot(key);
+    u32 first = MT_FIRST_SLOT(key);
     for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != key) continue;
@@ -56,7 +52,7 @@ __noinline int take_block(u64 key, struct held_block* held) {
 /* Puts a block into the table; false when neither a slot nor the overflow table has room. */
 __noinline int put_block(u64 key, const struct held_block* held) {
     if (!held) return false;
-    u32 first = first_slot(key);
+    u32 first = MT_FIRST_SLOT(key);
     for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != 0) continue;
@@ -113,15 +109,17 @@ static __always_inline void add_free(struct mt_owner* owner, const struct held_b
     __sync_fetch_and_add(&site->frees, share.blocks);
 }
 
-/* Records a new block at `site` (0: the owner's "stack unknown"). A block that is still there has an unseen free. */
+/* Records a new block at `site` (0: the owner's "stack unknown"). A block that is still there has an unseen free, or it
+ * was collected. */
 static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64 address, const struct call* call,
                                          u32 site) {
     u64 key = MT_BLOCK_KEY(serial, address);
     struct held_block stale = {};
     if (take_block(key, &stale)) {
         add_free(owner, &stale);
-        count(owner, MT_COUNT_FREES_MISSED);
+        if (!is_collected(call->row)) count(owner, MT_COUNT_FREES_MISSED);
     }
+    if (is_collected(call->row)) note_collections(owner);
     if (owner->live_blocks >= max_owner_blocks) {
         count(owner, MT_COUNT_BLOCKS_QUOTA);
         return;

@@ -4,6 +4,7 @@
 #include "calls.h"
 #include "kernel_types.h"
 #include "memtrace/abi.h"
+#include "memtrace/runtimes_abi.h"
 #include "memtrace/unwind_abi.h"
 #include "sampling.h"
 
@@ -57,6 +58,10 @@ struct thread {
     u64 shared_function; /* address of the probe whose hit the link for everybody counted last */
     struct sampler sampler;
     u64 entry_frame_pointer; /* of the caller, at the entry that is looked at; when the session samples */
+    u64 untyped_address;     /* the last object whose type is not known yet; 0: none */
+    u64 untyped_size_bytes;
+    u32 untyped_site;
+    u32 reserved_site;
     u64 frames[MT_MAX_FRAMES + 1];
     u64 window_start;      /* user address of window[0] */
     u32 window_size_bytes; /* bytes of the window that can be read as words; 0: none */
@@ -197,6 +202,23 @@ struct {
     __type(key, u32);
     __type(value, struct mt_site);
 } sites SEC(".maps");
+
+/* tgid -> its collected heap. The user side adds and deletes, exec deletes. Full: its owners have no collector. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, MT_MAX_OWNERS);
+    __type(key, u32);
+    __type(value, struct mt_collector);
+} collectors SEC(".maps");
+
+/* Call site, type, size -> objects allocated (user). The user side deletes with the site. Full: MT_COUNT_TYPES_FULL. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __uint(max_entries, 1024);
+    __type(key, struct mt_typed_site_key);
+    __type(value, u64);
+} typed_sites SEC(".maps");
 
 /* The slow streams: new call sites, mappings, processes (user). Full: MT_COUNT_*_RING_FULL. */
 struct {

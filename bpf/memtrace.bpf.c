@@ -45,6 +45,7 @@ int on_exec(u64* ctx) {
     if (!target && !runs_wanted_program((struct linux_binprm*)ctx[2]) && !is_in_wanted_cgroup()) return 0;
     if (!target) target = add_target(tgid);
     if (!target) return 0;
+    bpf_map_delete_elem(&collectors, &tgid);
     u32 serial = target->owner;
     end_owner(target, 0);
     if (target->armed == MT_TARGET_ARM_AT_EXEC || target->armed == MT_TARGET_FORKED) target->armed = MT_TARGET_ARMED;

@@ -156,6 +156,8 @@ static __always_inline enum containment containment_in(struct settling* new_call
     /* A suppressed call ended in a jump to this one, after a return probe had replaced its return address. */
     if (new_call->trampoline && new_call->return_address == new_call->trampoline) return CALL_IS_INSIDE;
     if (is_in_file_of(outer, new_call->return_address)) return CALL_IS_INSIDE;
+    /* A collector calls the program's finalizers. */
+    if (is_collected(outer->row)) return CALL_IS_ANOTHER_RUN;
     return CALL_OUTLIVES_OUTER;
 }
 

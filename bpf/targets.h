@@ -52,6 +52,15 @@ __noinline u32 give_owner(u64 mm, u32 tgid, u32 flags) {
     return serial;
 }
 
+/* The user side writes the map before it looks for the owner, whose target names it before this. */
+static __always_inline void take_collector(u32 serial, u32 tgid) {
+    struct mt_owner* owner = find_owner(serial);
+    struct mt_collector* collector = bpf_map_lookup_elem(&collectors, &tgid);
+    if (!owner || !collector) return;
+    owner->type_source = collector->type_source;
+    owner->collection_counter = collector->collection_counter;
+}
+
 /* A pointer of the kernel as a number: a global function takes none ("R1 is not a scalar"). */
 static __always_inline u64 number_at(const void* pointer_to_pointer) {
     u64 number = 0;
@@ -83,6 +92,7 @@ __noinline u32 make_owner(void) {
     struct mt_owner* owner = find_owner(serial);
     if (!owner || target->owner == serial) return serial;
     target->owner = serial;
+    take_collector(serial, tgid);
     if (!emit_process_event(MT_EVENT_OWNER, serial, tgid, 0)) count(owner, MT_COUNT_EVENTS_RING_FULL);
     return serial;
 }
@@ -135,6 +145,7 @@ static __always_inline struct thread* traced_thread(struct mt_owner** owner) {
         thread->mm = mm;
         thread->owner = serial;
         thread->calls.depth = 0;
+        thread->untyped_address = 0;
         thread->code_generation = CODE_GENERATION_OF_NONE;
         *owner = find_owner(serial);
         if (!*owner) return 0;

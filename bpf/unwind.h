@@ -68,7 +68,7 @@ static __always_inline long enter_caller(struct thread* thread, u64 slot, u64 cf
         return_address = address_behind_trampoline(return_address, slot);
     if (return_address < LOWEST_CODE_ADDRESS) return 1;
     if (cfa <= thread->stack_pointer) return stop_walk(thread, MT_SITE_STACK_NO_PROGRESS);
-    if (thread->frame_count >= max_stack) return stop_walk(thread, MT_SITE_STACK_TRUNCATED);
+    if (thread->frame_count >= max_stack) return stop_walk(thread, folds_stacks ? 0 : MT_SITE_STACK_TRUNCATED);
     add_frame(thread, return_address);
     thread->pc = return_address - 1;
     thread->is_interrupted = 0;
@@ -124,7 +124,7 @@ __noinline int walk_signal_frame(struct thread* thread) {
     if (!read_word(sp + SIGNAL_FRAME_RBP, &frame_pointer) || !read_word(sp + SIGNAL_FRAME_RSP, &interrupted_sp) ||
         !read_word(sp + SIGNAL_FRAME_RIP, &interrupted_pc))
         return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
-    if (thread->frame_count >= max_stack) return stop_walk(thread, MT_SITE_STACK_TRUNCATED);
+    if (thread->frame_count >= max_stack) return stop_walk(thread, folds_stacks ? 0 : MT_SITE_STACK_TRUNCATED);
     add_frame(thread, interrupted_pc);
     thread->pc = interrupted_pc;
     thread->is_interrupted = 1;

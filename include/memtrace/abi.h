@@ -53,6 +53,7 @@ enum mt_row_flags {
                                        must not meet a return address that a return probe has replaced */
     MT_ROW_SIZE_OF_STRING = 4,      /* ALLOCATE: the block is the size of the string in it: mi_strdup */
     MT_ROW_FREES_WHEN_FAILED = 2,   /* REALLOCATE: gives back `old` also when it returns nothing: reallocf */
+    MT_ROW_COLLECTED = 8, /* a garbage collector gives the blocks back; no call tells, the user side reads it */
 };
 
 /* A probe's cookie: a row's number or one of the first two of these; with MT_COOKIE_SHARED also the number of the file
@@ -96,6 +97,7 @@ enum mt_counter {
     MT_COUNT_INHERITED_LOST = 14,        /* an inherited block not followed: no room, or too many forks between */
     MT_COUNT_BLOCKS_QUOTA = 15,          /* a block not recorded: its process has as many as one may have */
     MT_COUNT_STACKS_QUOTA = 16,          /* a block recorded without its stack: ... call sites ... */
+    MT_COUNT_TYPES_FULL = 17,            /* informs: an object without its type: the table of types was full */
     MT_COUNTERS = 32,
 };
 
@@ -126,7 +128,13 @@ struct mt_owner {
     mt_u32 holders;     /* children that can hold what was its: they live, or have such children */
     mt_u32 sites;       /* call sites that it has */
     mt_u64 live_blocks; /* that it has in the tables */
-    mt_u64 reserved[5];
+    /* Of its collected heap: */
+    mt_u64 collection_counter; /* address of the word in which collections are counted; 0: not known */
+    mt_u64 collections;        /* that had been when a block was recorded last, plus 1; 0: none was, or not known */
+    mt_u64 collected_ns; /* CLOCK_MONOTONIC, when the first block behind the last of them was recorded; 0: none was */
+    mt_u32 type_source;  /* enum mt_type_source (runtimes_abi.h) */
+    mt_u32 reserved_word;
+    mt_u64 reserved[1];
 };
 
 /* Values of mt_target.armed. */
@@ -191,6 +199,10 @@ struct mt_site {
  * 0 is a free slot, MT_BLOCK_BUSY one that is being written. */
 #define MT_BLOCK_BUSY 1ull
 #define MT_BLOCK_KEY(owner, address) (((mt_u64)(owner) << 48) | ((mt_u64)(address)&0xffffffffffffull))
+
+/* The first of the MT_LIVE_WINDOW slots that the block `key` can be in, modulo the number of slots. Addresses are
+ * multiples of 16; the owner's bits must reach the low ones too. */
+#define MT_FIRST_SLOT(key) ((mt_u32)(((((mt_u64)(key)) >> 4) ^ (((mt_u64)(key)) >> 48)) * 0x9e3779b97f4a7c15ull >> 32))
 
 /* No address space has room for a block of more. */
 #define MT_BLOCK_SIZE_BITS 48

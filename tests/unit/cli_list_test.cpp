@@ -46,8 +46,7 @@ TEST_CASE("list shows each function of the table, those that all families have o
         if (is_reserved_row(function) || function.family == "custom") continue;
         const std::string line = fmt::format(
             "{}|{}|{}|{}|{}|{}", function.scope == RowScope::family ? "*" : function.family, function.symbol,
-            operation_name(function.row.operation), function.kind == BlockKind::mapping ? "mapping" : "heap",
-            arguments_text(function), function.name);
+            operation_name(function.row.operation), kind_name(function.kind), arguments_text(function), function.name);
         if (std::find(expected.begin(), expected.end(), line) == expected.end()) expected.push_back(line);
     }
     std::vector<std::string> found;

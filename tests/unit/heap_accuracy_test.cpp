@@ -47,12 +47,14 @@ TEST_CASE("each loss has its figure, its reason and, where there is one, its opt
 }
 
 TEST_CASE("figures that inform do not touch completeness", "[heap]") {
-    for (const mt_counter counter : {MT_COUNT_UNKNOWN_FREES, MT_COUNT_CALLS_ABANDONED, MT_COUNT_CALLS_SUPPRESSED,
-                                     MT_COUNT_STACKS_TRUNCATED, MT_COUNT_BLOCKS_FILTERED, MT_COUNT_CHILDREN_NOT_SEEN}) {
+    for (const mt_counter counter :
+         {MT_COUNT_UNKNOWN_FREES, MT_COUNT_CALLS_ABANDONED, MT_COUNT_CALLS_SUPPRESSED, MT_COUNT_STACKS_TRUNCATED,
+          MT_COUNT_BLOCKS_FILTERED, MT_COUNT_CHILDREN_NOT_SEEN, MT_COUNT_TYPES_FULL}) {
         const Accuracy accuracy = with_counter(counter, 5);
         CHECK(accuracy.is_complete());
         CHECK(accuracy.unknown_frees + accuracy.calls_abandoned + accuracy.calls_suppressed +
-                  accuracy.stacks_truncated + accuracy.blocks_filtered + accuracy.children_not_seen ==
+                  accuracy.stacks_truncated + accuracy.blocks_filtered + accuracy.children_not_seen +
+                  accuracy.types_not_recorded ==
               5);
     }
 }

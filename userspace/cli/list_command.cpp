@@ -25,8 +25,8 @@ bool is_repeated(const AllocatorFunction& function) {
 
 Columns columns_of(const AllocatorFunction& function) {
     return {function.scope == RowScope::family ? "*" : std::string(function.family), std::string(function.symbol),
-            std::string(operation_name(function.row.operation)),
-            function.kind == BlockKind::mapping ? "mapping" : "heap", arguments_text(function)};
+            std::string(operation_name(function.row.operation)), std::string(kind_name(function.kind)),
+            arguments_text(function)};
 }
 
 /// "jemalloc (je_, _rjem_)": a family and the prefixes of its symbols.

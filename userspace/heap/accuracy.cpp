@@ -52,6 +52,7 @@ Accuracy& Accuracy::operator+=(const Accuracy& other) {
     stacks_truncated += other.stacks_truncated;
     blocks_filtered += other.blocks_filtered;
     children_not_seen += other.children_not_seen;
+    types_not_recorded += other.types_not_recorded;
     is_size_filtered = is_size_filtered || other.is_size_filtered;
     is_sampled = is_sampled || other.is_sampled;
     sampling_mean_bytes = std::max(sampling_mean_bytes, other.sampling_mean_bytes);
@@ -78,6 +79,7 @@ Accuracy accuracy_of(const AddressSpace& address_space) {
     accuracy.stacks_truncated = counters[MT_COUNT_STACKS_TRUNCATED];
     accuracy.blocks_filtered = counters[MT_COUNT_BLOCKS_FILTERED];
     accuracy.children_not_seen = counters[MT_COUNT_CHILDREN_NOT_SEEN];
+    accuracy.types_not_recorded = counters[MT_COUNT_TYPES_FULL];
     return accuracy;
 }
 

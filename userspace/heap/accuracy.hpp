@@ -40,7 +40,8 @@ struct Accuracy {
     uint64_t calls_suppressed = 0;
     uint64_t stacks_truncated = 0;
     uint64_t blocks_filtered = 0;
-    uint64_t children_not_seen = 0;  // by vfork: they share the memory, and their calls meet no probe
+    uint64_t children_not_seen = 0;   // by vfork: they share the memory, and their calls meet no probe
+    uint64_t types_not_recorded = 0;  // objects that are in no figure of their type
     bool is_size_filtered = false;  // -z or -Z: what was not recorded is freed unknown, so `unknown_frees` says nothing
 
     bool is_sampled = false;           // ... and so it is where blocks were sampled: the figures are estimates

@@ -57,6 +57,15 @@ struct InheritedFree {
     uint32_t forks = 0;  // that it had made then: those children still have the block
 };
 
+/// Objects of one type, size and call site that were allocated in a collected heap.
+struct TypedObjects {
+    uint32_t site = 0;
+    uint32_t type = 0;
+    uint64_t size_bytes = 0;  // of one
+    uint64_t allocations = 0;
+    uint64_t live = 0;  // of them
+};
+
 /// One address space; several in a row belong to one process when it calls exec.
 struct AddressSpace {
     uint32_t owner = 0;
@@ -64,9 +73,11 @@ struct AddressSpace {
     uint64_t first_seen_ns = 0;
     uint64_t ended_ns = 0;  // 0 while it lives
     uint32_t exit_code = 0;
-    uint32_t parent_owner = 0;                     // whose memory fork copied; 0: none that is traced
-    uint32_t fork_number = 0;                      // of the parent's forks, from 1
-    uint64_t forked_ns = 0;                        // CLOCK_MONOTONIC
+    uint32_t parent_owner = 0;  // whose memory fork copied; 0: none that is traced
+    uint32_t fork_number = 0;   // of the parent's forks, from 1
+    uint64_t forked_ns = 0;     // CLOCK_MONOTONIC
+    uint64_t collections = 0;   // of its collected heap: mt_owner.collections and collected_ns
+    uint64_t collected_ns = 0;
     std::array<uint64_t, MT_COUNTERS> counters{};  // by enum mt_counter
 };
 
@@ -91,6 +102,7 @@ struct Snapshot {
     std::vector<Block> inheritable;
     std::vector<Ghost> ghosts;
     std::vector<InheritedFree> inherited_frees;
+    std::vector<TypedObjects> typed_objects;
     bool is_sampled = false;  // the sums are estimates: what sampled blocks stand for
 };
 

@@ -133,6 +133,8 @@ Snapshot Session::read_snapshot(BlockDetail detail) const {
     append_inherited_frees(snapshot);
     append_blocks(snapshot, detail);
     append_ghosts(snapshot);
+    append_typed_objects(snapshot);
+    append_collections(snapshot);
     // Taken last: no block of the snapshot is younger than the snapshot.
     snapshot.time_ns = monotonic_now_ns();
     return snapshot;

@@ -111,6 +111,7 @@ void Session::release_sites(const std::vector<bool>& owners) {
     const int free_sites_fd = bpf_map__fd(skeleton_->maps.free_sites);
     const uint32_t max_sites = skeleton_->rodata->max_sites;
     const uint32_t used = std::min(load(skeleton_->bss->sites_given) + 1, max_sites);
+    std::vector<bool> released(max_sites + MT_MAX_OWNERS, false);
     for (uint32_t index = 1; index < used; ++index) {
         mt_site& site = tables_->sites.values()[index];
         const uint32_t flags = load(site.flags);
@@ -120,10 +121,16 @@ void Session::release_sites(const std::vector<bool>& owners) {
         else
             bpf_map_delete_elem(by_key_fd, &site.key);
         std::memset(&site, 0, sizeof site);
-        push(free_sites_fd, index);
+        released[index] = true;
     }
-    for (uint32_t owner = 1; owner < MT_MAX_OWNERS; ++owner)
-        if (owners[owner]) std::memset(&tables_->sites.values()[max_sites + owner], 0, sizeof(mt_site));
+    for (uint32_t owner = 1; owner < MT_MAX_OWNERS; ++owner) {
+        if (!owners[owner]) continue;
+        std::memset(&tables_->sites.values()[max_sites + owner], 0, sizeof(mt_site));
+        released[max_sites + owner] = true;
+    }
+    release_typed_objects(released);
+    for (uint32_t index = 1; index < used; ++index)
+        if (released[index]) push(free_sites_fd, index);
 }
 
 void Session::release_owner(uint32_t owner) {

@@ -51,6 +51,7 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     skeleton.rodata->max_owner_blocks = options.max_process_blocks;
     skeleton.rodata->max_owner_sites = options.max_process_sites;
     skeleton.rodata->traces_blocks = options.traces_blocks;
+    skeleton.rodata->folds_stacks = options.folds_stacks;
     skeleton.rodata->samples = options.samples;
     skeleton.rodata->skips_returns = rung == AttachRung::session;
     skeleton.bss->sampling_mean_bytes = mt_rounded_mean(options.sampling_mean_bytes);
@@ -74,6 +75,8 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     bpf_map__set_max_entries(skeleton.maps.free_sites, max_sites);
     bpf_map__set_max_entries(skeleton.maps.sites, max_sites + MT_MAX_OWNERS);
     bpf_map__set_max_entries(skeleton.maps.sites_by_key, max_sites);
+    // Few call sites make objects of more than one type or size.
+    bpf_map__set_max_entries(skeleton.maps.typed_sites, max_sites);
     bpf_map__set_max_entries(skeleton.maps.ring, options.ring_size_bytes);
     UnwindTables::configure(UnwindMaps::of(skeleton), UnwindCapacity{});
 }

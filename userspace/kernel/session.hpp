@@ -20,6 +20,7 @@
 #include "kernel/fork_notices.hpp"
 #include "kernel/links.hpp"
 #include "memtrace/abi.h"
+#include "memtrace/runtimes_abi.h"
 #include "probes/resolve.hpp"
 #include "unwind/elf_image.hpp"
 #include "unwind/unwind_table.hpp"
@@ -47,6 +48,7 @@ struct SessionOptions {
     uint64_t min_size_bytes = 0;
     uint64_t max_size_bytes = UINT64_MAX;
     bool traces_blocks = false;
+    bool folds_stacks = false;                        // of max_stack_frames frames a stack is as long as it is wanted
     uint32_t max_address_spaces = MT_MAX_OWNERS - 1;  // at once, and at most so many
     uint64_t max_process_blocks = UINT64_MAX;         // of one address space, so that it leaves room for others
     uint32_t max_process_sites = UINT32_MAX;
@@ -124,6 +126,12 @@ class Session {
     /// and is to be released as that of one that has ended.
     uint32_t remove_target(pid_t pid);
 
+    /// The present address space of `pid`, or that of its next first allocator call, has a collected heap.
+    void set_collector(pid_t pid, const mt_collector& collector);
+    /// Takes out of the live table what a collector has given back, and counts it as freed; a block whose address has
+    /// been handed out again meanwhile stays.
+    void release_collected(std::span<const Block> blocks);
+
     /// Code of `file` is walked by `table` from now on; see UnwindTables::add.
     Result<void> add_unwind_table(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments);
     /// Code of `file` is walked by frame pointer.
@@ -194,6 +202,11 @@ class Session {
     uint64_t expected_blocks(const Snapshot& snapshot) const;
     void append_inherited_frees(Snapshot& snapshot) const;
     void append_ghosts(Snapshot& snapshot) const;
+    void append_typed_objects(Snapshot& snapshot) const;
+    void append_collections(Snapshot& snapshot) const;
+    void release_typed_objects(const std::vector<bool>& sites);
+    bool release_slot(const Block& block);
+    bool release_overflow_block(const Block& block);
     void release_blocks(const std::vector<bool>& owners);
     void release_sites(const std::vector<bool>& owners);
     void release_inheritance(const std::vector<bool>& owners);

@@ -31,6 +31,11 @@ constexpr mt_row reallocates(Arguments argument, mt_u8 flags = 0) {
     return does(MT_OP_REALLOCATE, argument, flags);
 }
 
+/// Of a garbage-collected heap.
+constexpr mt_row collected(Arguments argument) {
+    return does(MT_OP_ALLOCATE, argument, MT_ROW_COLLECTED);
+}
+
 /// Of functions that throw std::bad_alloc.
 constexpr mt_row allocates_or_throws(Arguments argument) {
     return does(MT_OP_ALLOCATE, argument, MT_ROW_RETURN_INSTRUCTIONS);
@@ -221,6 +226,43 @@ constexpr auto other_functions = std::to_array<AllocatorFunction>({
     {.family = "rust", .symbol = "__rust_alloc_zeroed", .name = "__rust_alloc_zeroed", .row = allocates({.size = 1})},
     {.family = "rust", .symbol = "__rust_realloc",      .name = "__rust_realloc",      .row = reallocates({.size = 4, .old = 1})},
     {.family = "rust", .symbol = "__rust_dealloc",      .name = "__rust_dealloc",      .row = frees_first},
+
+    // gc.h of libgc 8 (Boehm's collector). What it collects, no call gives back; GC_free is there too.
+    {.family = "boehm", .symbol = "GC_malloc",                                  .name = "GC_malloc",                                  .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_atomic",                           .name = "GC_malloc_atomic",                           .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_kind",                             .name = "GC_malloc_kind",                             .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_generic_malloc",                          .name = "GC_generic_malloc",                          .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_stubborn",                         .name = "GC_malloc_stubborn",                         .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_uncollectable",                    .name = "GC_malloc_uncollectable",                    .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_atomic_uncollectable",             .name = "GC_malloc_atomic_uncollectable",             .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_generic_malloc_uncollectable",            .name = "GC_generic_malloc_uncollectable",            .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_ignore_off_page",                  .name = "GC_malloc_ignore_off_page",                  .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_atomic_ignore_off_page",           .name = "GC_malloc_atomic_ignore_off_page",           .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_generic_malloc_ignore_off_page",          .name = "GC_generic_malloc_ignore_off_page",          .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_explicitly_typed",                 .name = "GC_malloc_explicitly_typed",                 .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_malloc_explicitly_typed_ignore_off_page", .name = "GC_malloc_explicitly_typed_ignore_off_page", .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_calloc_explicitly_typed",                 .name = "GC_calloc_explicitly_typed",                 .row = collected({.size = 2, .count = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_gcj_malloc",                              .name = "GC_gcj_malloc",                              .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_gcj_malloc_ignore_off_page",              .name = "GC_gcj_malloc_ignore_off_page",              .row = collected({.size = 1}), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_finalized_malloc",                        .name = "GC_finalized_malloc",                        .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_memalign",                                .name = "GC_memalign",                                .row = collected({.size = 2}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_posix_memalign",                          .name = "GC_posix_memalign",                          .row = does(MT_OP_ALLOCATE_OUT, {.size = 3, .out = 1}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_strdup",                                  .name = "GC_strdup",                                  .row = does(MT_OP_ALLOCATE, {}, MT_ROW_COLLECTED | MT_ROW_SIZE_OF_STRING), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_strndup",                                 .name = "GC_strndup",                                 .row = does(MT_OP_ALLOCATE, {}, MT_ROW_COLLECTED | MT_ROW_SIZE_OF_STRING), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_realloc",                                 .name = "GC_realloc",                                 .row = reallocates({.size = 2, .old = 1}, MT_ROW_COLLECTED), .kind = BlockKind::gc},
+    {.family = "boehm", .symbol = "GC_free",                                    .name = "GC_free",                                    .row = does(MT_OP_FREE, {.old = 1}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .null_does_nothing = true},
+    {.family = "boehm", .symbol = "GC_debug_malloc",                            .name = "GC_debug_malloc",                            .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_malloc_atomic",                     .name = "GC_debug_malloc_atomic",                     .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_malloc_uncollectable",              .name = "GC_debug_malloc_uncollectable",              .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_malloc_atomic_uncollectable",       .name = "GC_debug_malloc_atomic_uncollectable",       .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_malloc_stubborn",                   .name = "GC_debug_malloc_stubborn",                   .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_malloc_ignore_off_page",            .name = "GC_debug_malloc_ignore_off_page",            .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_malloc_atomic_ignore_off_page",     .name = "GC_debug_malloc_atomic_ignore_off_page",     .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_gcj_malloc",                        .name = "GC_debug_gcj_malloc",                        .row = collected({.size = 1}), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_strdup",                            .name = "GC_debug_strdup",                            .row = does(MT_OP_ALLOCATE, {}, MT_ROW_COLLECTED | MT_ROW_SIZE_OF_STRING), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_strndup",                           .name = "GC_debug_strndup",                           .row = does(MT_OP_ALLOCATE, {}, MT_ROW_COLLECTED | MT_ROW_SIZE_OF_STRING), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_realloc",                           .name = "GC_debug_realloc",                           .row = reallocates({.size = 2, .old = 1}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .may_return_inside = true},
+    {.family = "boehm", .symbol = "GC_debug_free",                              .name = "GC_debug_free",                              .row = does(MT_OP_FREE, {.old = 1}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .null_does_nothing = true},
 });
 // clang-format on
 

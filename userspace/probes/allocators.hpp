@@ -11,6 +11,7 @@ namespace memtrace {
 enum class BlockKind : uint8_t {
     heap,     // a block by its address
     mapping,  // bytes by interval
+    gc,       // ... that a garbage collector gives back
 };
 
 /// In which files a symbol is the function of its row.
@@ -30,7 +31,8 @@ struct AllocatorFunction {
     BlockKind kind = BlockKind::heap;
     bool null_does_nothing = false;  // a call with argument 1 NULL is no event, so a probe may stand behind its test
     RowScope scope = RowScope::everywhere;
-    std::string_view file = {};  // of a user's function: path or name of the file that has it; empty: any
+    bool may_return_inside = false;  // gc: its block may begin inside of the collector's object: GC_debug_malloc
+    std::string_view file = {};      // of a user's function: path or name of the file that has it; empty: any
 };
 
 /// Whether the function's return must be seen, because the result is known only then. A DELEGATE never: its inner call
@@ -65,6 +67,17 @@ constexpr bool is_return_probed(const mt_row& row) {
 /// whose end was not seen.
 constexpr bool frees(const mt_row& row) {
     return row.operation == MT_OP_FREE || row.operation == MT_OP_UNMAP;
+}
+
+/// Whether a garbage collector gives its blocks back.
+constexpr bool is_collected(const mt_row& row) {
+    return (row.flags & MT_ROW_COLLECTED) != 0;
+}
+
+/// "heap", "mapping" or "gc": a call site's kind in reports.
+constexpr std::string_view kind_name(BlockKind kind) {
+    if (kind == BlockKind::mapping) return "mapping";
+    return kind == BlockKind::gc ? "gc" : "heap";
 }
 
 /// The empty row at index 0.
@@ -108,7 +121,8 @@ constexpr bool has_right_arguments(const mt_row& row) {
 
 /// Whether the row's flags suit its operation: a mapping's and a delegate's return is never seen by instruction.
 constexpr bool has_right_flags(const mt_row& row) {
-    constexpr mt_u8 known = MT_ROW_RETURN_INSTRUCTIONS | MT_ROW_FREES_WHEN_FAILED | MT_ROW_SIZE_OF_STRING;
+    constexpr mt_u8 known =
+        MT_ROW_RETURN_INSTRUCTIONS | MT_ROW_FREES_WHEN_FAILED | MT_ROW_SIZE_OF_STRING | MT_ROW_COLLECTED;
     if ((row.flags & ~known) != 0) return false;
     if ((row.flags & MT_ROW_FREES_WHEN_FAILED) != 0 && row.operation != MT_OP_REALLOCATE) return false;
     if ((row.flags & MT_ROW_SIZE_OF_STRING) != 0 && row.operation != MT_OP_ALLOCATE) return false;
@@ -123,6 +137,7 @@ constexpr bool is_right_row(const AllocatorFunction& function) {
     const bool is_mapping = row.operation == MT_OP_MAP || row.operation == MT_OP_UNMAP || row.operation == MT_OP_REMAP;
     if (function.family.empty() || function.symbol.empty() || function.name.empty()) return false;
     if (is_mapping != (function.kind == BlockKind::mapping)) return false;
+    if (is_collected(row) && function.kind != BlockKind::gc) return false;
     if (function.null_does_nothing && (row.operation != MT_OP_FREE || row.old_argument != 1)) return false;
     if (row.reserved[0] != 0 || row.reserved[1] != 0 || row.reserved_word != 0) return false;
     uint32_t seen = 0;

@@ -15,6 +15,11 @@ namespace {
 
 // Longer names are cut: the functions looked for are short, and all names of a damaged table may be one long text.
 constexpr size_t max_name_bytes = 4096;
+
+/// Crystal's names begin with a star and have an @ that begins no version: `*Array(Dog)@Array(T)::new`.
+std::string_view without_version(std::string_view name) {
+    return name.starts_with('*') ? name : name.substr(0, name.find('@'));
+}
 constexpr std::string_view not_elf_hint = "give a program or a library for 64-bit x86";
 
 /// Why libelf's last call on this thread failed.
@@ -172,7 +177,7 @@ Result<void> ElfFile::append_functions(uint32_t section_type, std::vector<Functi
         const char* text = elf_strptr(elf_.get(), header.sh_link, symbol.st_name);
         if (text == nullptr) return error("damaged symbol names: " + libelf_text());
         const std::string_view name(text, ::strnlen(text, max_name_bytes));
-        functions.push_back({name.substr(0, name.find('@')), symbol.st_value, symbol.st_size,
+        functions.push_back({without_version(name), symbol.st_value, symbol.st_size,
                              GELF_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC, GELF_ST_BIND(symbol.st_info) == STB_LOCAL});
     }
     return {};

@@ -88,6 +88,7 @@ class Resolver {
     void make_delegates(const ReturnFinder& finder);
     void find_returns(const JumpTargets& jumps);
     void leave_out_jumps_to_frees(const JumpTargets& jumps);
+    void leave_out_collector_wrappers(const JumpTargets& jumps);
     void add_returns(PointKind kind, const std::set<uint64_t>& vaddrs);
 
     const ElfFile& file_;
@@ -151,6 +152,18 @@ void Resolver::leave_out_jumps_to_frees(const JumpTargets& jumps) {
     });
 }
 
+/// GC_malloc of libgc 8 is a jump to GC_malloc_kind, where its calls are seen: one trap in place of two.
+void Resolver::leave_out_collector_wrappers(const JumpTargets& jumps) {
+    const auto inner = std::ranges::find(found_.points, "GC_malloc_kind", &ProbePoint::symbol);
+    if (inner == found_.points.end()) return;
+    const std::set<uint64_t> callees = {inner->symbol_vaddr};
+    const ReturnFinder finder(file_, functions_, jumps);
+    std::erase_if(found_.points, [&](const ProbePoint& point) {
+        const bool is_wrapper = point.symbol == "GC_malloc" || point.symbol == "GC_malloc_atomic";
+        return is_wrapper && finder.calls_any(point.symbol_vaddr, callees);
+    });
+}
+
 /// Where operator new calls the file's own malloc, as that of a static libstdc++ does, it is a delegate as elsewhere.
 void Resolver::make_delegates(const ReturnFinder& finder) {
     std::set<uint64_t> callees;
@@ -206,6 +219,7 @@ Result<ProbePoints> Resolver::look(std::vector<FunctionSymbol> functions) {
     if (found_.points.empty()) return std::move(found_);
     const JumpTargets jumps(file_, functions_);
     leave_out_jumps_to_frees(jumps);
+    leave_out_collector_wrappers(jumps);
     find_returns(jumps);
     return std::move(found_);
 }

@@ -156,6 +156,8 @@ bool is_same_place(const UserFunction& left, const UserFunction& right) {
     return left.symbol == right.symbol && left.file == right.file;
 }
 
+constexpr std::string_view collected_kind = kind_name(BlockKind::gc);
+
 bool is_mapping(mt_operation operation) {
     return operation == MT_OP_MAP || operation == MT_OP_UNMAP || operation == MT_OP_REMAP;
 }
@@ -177,6 +179,7 @@ std::variant<mt_operation, TextFault> parse_operation(const RowText& text) {
         return TextFault{text.operation, fmt::format("unknown operation '{}'", text.operation),
                          "write one of " + user_operation_names()};
     const std::string_view kind = is_mapping(*operation) ? "mapping" : "heap";
+    if (text.kind == collected_kind && !is_mapping(*operation)) return *operation;
     if (text.kind != kind)
         return TextFault{text.kind, fmt::format("'{}' is not the kind of {}", text.kind, text.operation),
                          fmt::format("write {}", kind)};
@@ -191,6 +194,8 @@ std::optional<TextFault> own_row_fault(const RowText& text, mt_operation operati
     if (operation == MT_OP_DELEGATE)
         return TextFault{text.operation, "only operator new delegates, and memtrace knows it",
                          "write allocate: a function that throws is seen at its return instructions"};
+    if (text.kind == collected_kind)
+        return TextFault{text.kind, "only collectors that memtrace knows have blocks of that kind", "write heap"};
     if (text.family == "*")
         return TextFault{text.family, "'*' is for rows that are built in, and this is none of them",
                          "write a family, such as user"};
@@ -212,6 +217,7 @@ std::variant<std::optional<UserFunction>, TextFault> parse_row(std::string_view 
 
     mt_row row = arguments.row;
     row.operation = static_cast<mt_u8>(std::get<mt_operation>(operation));
+    if (text.kind == collected_kind) row.flags |= MT_ROW_COLLECTED;
     if (is_built_in(text, row, arguments.null_does_nothing)) return std::optional<UserFunction>();
     if (auto fault = own_row_fault(text, std::get<mt_operation>(operation), arguments)) return *std::move(fault);
     UserFunction function = user_function(std::get<Place>(place), std::get<mt_operation>(operation), arguments);

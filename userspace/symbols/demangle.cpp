@@ -10,6 +10,8 @@
 namespace memtrace {
 
 std::string demangle(const std::string& symbol_name) {
+    // A method of a Crystal class that another type defines: "*Array(Dog)@Array(T)::new:Array(Dog)". It is as it reads.
+    if (symbol_name.starts_with('*')) return printable(symbol_name);
     // .symtab spells a versioned symbol "name@VERSION" or "name@@VERSION" (binutils' ld).
     const size_t version = symbol_name.find('@', 1);
     const std::string linkage_name = symbol_name.substr(0, version);
