@@ -2,6 +2,7 @@
 #include <span>
 
 #include "base/log.hpp"
+#include "cli/census_command.hpp"
 #include "cli/doctor_command.hpp"
 #include "cli/list_command.hpp"
 #include "cli/parse.hpp"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
         return static_cast<int>(request.error().status);
     }
     return std::visit(Overloaded{[&](const Options& options) { return run_trace_command(options, arguments); },
+                                 [](const Census& census) { return run_census_command(census); },
                                  [](const ListAllocators&) { return print(allocator_list()); },
                                  [](const ListPlacement& list) { return print_or_fail(placement_list(list.pids)); },
                                  [](const Doctor& doctor) { return print_or_fail(doctor_text(doctor.options)); },

@@ -8,8 +8,9 @@
 
 /* Where the type of a collected object is. */
 enum mt_type_source {
-    MT_TYPE_NOT_KNOWN = 0,  /* not yet: counted like the next one, and the user side says later whether that was right */
-    MT_TYPE_FIRST_WORD = 1, /* a number below MT_MAX_TYPES in its first 32 bits, written after the allocation: Crystal */
+    MT_TYPE_NOT_KNOWN = 0, /* not yet: counted like the next one, and the user side says later whether that was right */
+    MT_TYPE_FIRST_WORD =
+        1, /* a number below MT_MAX_TYPES in its first 32 bits, written after the allocation: Crystal */
     MT_TYPE_NONE = 2,
 };
 

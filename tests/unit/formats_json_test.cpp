@@ -79,7 +79,7 @@ TEST_CASE("a report has the contract's keys in the contract's order", "[formats]
           "complete blocks_not_recorded stacks_not_recorded events_lost returns_missed frees_missed "
           "reallocs_unresolved inherited_lost unknown_frees calls_abandoned calls_suppressed stacks_truncated "
           "sampling_mean_bytes "
-          "children_not_seen");
+          "children_not_seen types_not_recorded");
     const Json& site = report["sites"][0];
     CHECK(keys_of(site) ==
           "id kind allocator function type live_bytes live_blocks allocated_bytes allocations growth_bytes "
@@ -201,7 +201,7 @@ TEST_CASE("accuracy sums reasons under the contract's names, and a loss ends com
         parsed(record)["accuracy"].dump() ==
         R"({"complete":false,"blocks_not_recorded":3,"stacks_not_recorded":4,"events_lost":8,"returns_missed":0,)"
         R"("frees_missed":0,"reallocs_unresolved":16,"inherited_lost":0,"unknown_frees":3,"calls_abandoned":1,"calls_suppressed":4395,)"
-        R"("stacks_truncated":0,"sampling_mean_bytes":0,"children_not_seen":0})");
+        R"("stacks_truncated":0,"sampling_mean_bytes":0,"children_not_seen":0,"types_not_recorded":0})");
 }
 
 TEST_CASE("blocks are there exactly when they were asked for", "[formats]") {

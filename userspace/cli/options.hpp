@@ -63,8 +63,12 @@ struct Options {
     /// The whole system is many programs at a time, and a compiler alone has tens of thousands of call sites.
     uint32_t call_sites() const { return max_sites.value_or(traces_all ? 1u << 19 : 1u << 17); }
     uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
-    bool shows_blocks = false;   // -a: each live block of the call sites shown
-    bool traces_events = false;  // -t: each allocation and free as it happens
+    bool shows_blocks = false;    // -a: each live block of the call sites shown
+    bool traces_events = false;   // -t: each allocation and free as it happens
+    bool shows_types = false;     // --types: the types of a collected heap's objects
+    std::string only_type;        // --type: the call sites of one type; empty: of all
+    uint64_t min_count = 0;       // call sites and types with fewer allocations are not shown
+    std::string type_names_path;  // a dump of the names of types; empty: none
 
     std::optional<double> max_overhead;    // share of one core that tracing may cost; none: as it comes
     bool predicts_cost = true;             // calls are counted for a moment before recording starts
@@ -88,7 +92,17 @@ struct Options {
     std::optional<uint32_t> max_process_blocks;  // none: half of the table where there can be several processes
     std::optional<uint32_t> max_process_sites;
     std::optional<uint32_t> ring_size_bytes;  // a power of two, whole pages; none: as ring_bytes() has it
-    uint32_t max_stack_frames = 127;          // 1 to MT_MAX_FRAMES
+    uint32_t max_stack_frames = 127;      // 1 to MT_MAX_FRAMES
+    uint32_t depth = 0;                   // frames that tell call sites apart; 0: all
+};
+
+/// `memtrace census PID`.
+struct Census {
+    pid_t pid = 0;
+    std::string type_names_path;  // empty: none
+    OutputFormat format = OutputFormat::text;
+    uint32_t top = 0;        // types shown; 0: all
+    uint64_t min_count = 0;  // types with fewer objects are not shown
 };
 
 /// `memtrace list`.
@@ -110,6 +124,6 @@ struct ShowText {
 };
 
 /// What one command line asks for.
-using Request = std::variant<Options, ListAllocators, ListPlacement, Doctor, ShowText>;
+using Request = std::variant<Options, Census, ListAllocators, ListPlacement, Doctor, ShowText>;
 
 }  // namespace memtrace

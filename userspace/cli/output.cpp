@@ -1,6 +1,7 @@
 #include "cli/output.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -43,6 +44,12 @@ bool has_utf8(int fd) {
     return false;
 }
 
+/// A command that memtrace started has made the output that both share non-blocking, as Crystal and Node programs do.
+void wait_writable(int fd) {
+    pollfd output{.fd = fd, .events = POLLOUT, .revents = 0};
+    poll(&output, 1, -1);
+}
+
 bool wants_colors(ColorChoice choice, int fd) {
     if (choice == ColorChoice::always) return true;
     if (choice == ColorChoice::never || is_set("NO_COLOR")) return false;
@@ -62,6 +69,8 @@ int FdStreamBuffer::sync() {
         const ssize_t written = ::write(fd_, from, static_cast<size_t>(pptr() - from));
         if (written >= 0)
             from += written;
+        else if (errno == EAGAIN)
+            wait_writable(fd_);
         else if (errno != EINTR)
             error_number_ = errno;
     }

@@ -8,27 +8,17 @@
 #include <utility>
 
 #include "base/units.hpp"
+#include "cli/census_options.hpp"
 #include "cli/choices.hpp"
+#include "cli/complaints.hpp"
 #include "cli/help.hpp"
+#include "cli/type_options.hpp"
 #include "cli/usage.hpp"
 #include "cli/values.hpp"
 #include "memtrace/abi.h"
 
 namespace memtrace {
 namespace {
-
-Error usage_error(std::string what, std::string why, std::string hint) {
-    return Error{std::move(what), std::move(why), std::move(hint), ExitStatus::usage};
-}
-
-/// From CLI11's sentence, in which the option's name comes first, with or without its dashes.
-Error option_error(std::string_view sentence) {
-    const std::string name(sentence.substr(0, sentence.find_first_of(": ")));
-    const std::string why = sentence.ends_with("missing")    ? "its value is missing"
-                            : sentence.ends_with("override") ? "takes no value"
-                                                             : "given twice";
-    return usage_error(name.starts_with('-') ? name : "--" + name, why, "memtrace --help shows how it is written");
-}
 
 /// One command line while CLI11 reads it. CLI11 hands over text; values are made and checked here, so that every
 /// complaint has the house's form.
@@ -65,6 +55,8 @@ class CommandLine {
     Error target_error() const;
 
     CLI::App app_{"Shows which call sites of running programs hold heap memory.", "memtrace"};
+    CensusOptions census_{app_};
+    std::optional<TypeOptions> types_;
     CLI::App* list_ = nullptr;
     CLI::App* doctor_ = nullptr;
     Options options_;
@@ -81,6 +73,7 @@ CommandLine::CommandLine() {
     add_report_times();
     add_targets();
     add_report_options();
+    types_.emplace(app_, options_);
     add_kernel_options();
     add_allocator_options();
     add_output_options();
@@ -375,11 +368,17 @@ Result<Request> CommandLine::checked() {
         return usage_error(fmt::format("'{}'", extras.front()), "one argument too many",
                            "write several processes as -p 12,34 and a command after --");
     if (complaint_) return *complaint_;
+    if (census_.is_asked_for()) {
+        const bool is_alone = app_.parse_order().empty() && options_.command.empty();
+        if (!is_alone) return usage_error("census", "takes no options of a session", "write memtrace census PID");
+        return census_.checked();
+    }
     if (list_->parsed()) return checked_list();
     if (doctor_->parsed()) {
         if (options_.pids.empty() && options_.command.empty()) return Request(Doctor{std::move(options_)});
         return usage_error("doctor", "takes no target", "write memtrace doctor");
     }
+    if (const Result<void> outcome = types_->check(options_); !outcome) return outcome.error();
     if (options_.min_size_bytes > options_.max_size_bytes)
         return usage_error("--min-size", "above --max-size, so nothing would be recorded", "swap the two");
     if (const Result<void> outcome = finish_user_functions(); !outcome) return outcome.error();

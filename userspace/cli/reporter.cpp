@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/clock.hpp"
@@ -17,8 +20,8 @@ namespace {
 RowName row_name(const AllocatorTable& table, uint32_t row) {
     const AllocatorFunction& function = table[row];
     // Row 0 is the site that takes blocks whose own site found no room.
-    if (is_reserved_row(function)) return {"", "unknown"};
-    return {std::string(function.family), std::string(function.name)};
+    if (is_reserved_row(function)) return {"", "unknown", "heap"};
+    return {std::string(function.family), std::string(function.name), std::string(kind_name(function.kind))};
 }
 
 SiteOrder site_order(SortOrder order) {
@@ -51,6 +54,37 @@ ScopeKind scope_kind(const Options& options) {
             return ScopeKind::all;
     }
     return ScopeKind::process;
+}
+
+/// What the processes of a scope allocated in their collected heaps. Call sites with the same stack are one in it.
+std::vector<NamedObjects> named_objects(const Snapshot& snapshot, const ScopeFigures& figures, const Tracer& tracer) {
+    std::vector<NamedObjects> named;
+    if (snapshot.typed_objects.empty()) return named;
+    std::unordered_map<uint32_t, const Target*> targets;  // by owner
+    for (const ProcessFigures& process : figures.processes)
+        if (const auto target = tracer.targets().find(process.pid); target != tracer.targets().end())
+            for (const uint32_t owner : target->second.owners)
+                targets.emplace(owner, &target->second);
+    std::unordered_map<uint32_t, const Site*> sites;
+    for (const Site& site : snapshot.sites)
+        sites.emplace(site.index, &site);
+    std::map<std::pair<StackHash, uint32_t>, uint32_t> shown;  // by stack and row
+    for (const SiteFigures& one : figures.sites)
+        if (const auto site = sites.find(one.site); site != sites.end() && !one.is_inherited)
+            shown.emplace(std::pair(site->second->stack, site->second->row), one.site);
+    for (const TypedObjects& objects : snapshot.typed_objects) {
+        const auto site = sites.find(objects.site);
+        const auto target = site == sites.end() ? targets.end() : targets.find(site->second->owner);
+        if (target == targets.end()) continue;
+        const auto place = shown.find(std::pair(site->second->stack, site->second->row));
+        NamedObjects& one = named.emplace_back();
+        one.site = place == shown.end() ? objects.site : place->second;
+        one.type = tracer.type_name(target->second->process.pid, objects.type);
+        one.size_bytes = objects.size_bytes;
+        one.allocations = objects.allocations;
+        if (!target->second->exit_code) one.live = objects.live;
+    }
+    return named;
 }
 
 bool filters_sizes(const Options& options) {
@@ -259,11 +293,15 @@ Result<void> Reporter::write_report(ScopeFigures figures, const Moment& moment) 
                                 .scope_name = scope_name(figures),
                                 .allocators = allocators_of(figures),
                                 .memory = memory_of(figures),
-                                .processes = &processes_};
+                                .processes = &processes_,
+                                .objects = named_objects(moment.snapshot, figures, tracer_)};
     const LeakReportOptions report_options{.order = site_order(options_.sort),
                                            .top = options_.top,
                                            .older_ns = options_.older_ns,
-                                           .shows_blocks = options_.shows_blocks};
+                                           .shows_blocks = options_.shows_blocks,
+                                           .shows_types = options_.shows_types,
+                                           .only_type = options_.only_type,
+                                           .min_count = options_.min_count};
     const auto row_names = [&](uint32_t row) { return row_name(tracer_.table(), row); };
     ReportRecord record = build_leak_report(std::move(figures), input, report_options, tracer_, row_names);
     record.overhead = overhead_;

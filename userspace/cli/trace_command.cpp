@@ -12,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "cli/census_command.hpp"
 #include "cli/cost_watch.hpp"
 #include "cli/event_loop.hpp"
 #include "cli/output.hpp"
@@ -36,6 +37,7 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
                            .min_size_bytes = options.min_size_bytes,
                            .max_size_bytes = options.max_size_bytes,
                            .traces_blocks = options.traces_events,
+                           .folds_stacks = options.depth > 0,
                            .samples = options.sample_bytes.has_value() || options.max_overhead.has_value(),
                            .sampling_mean_bytes = options.sample_bytes.value_or(0)};
     // Where there is one process it may fill the tables.
@@ -45,6 +47,7 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
     }
     if (options.max_process_blocks) session.max_process_blocks = *options.max_process_blocks;
     if (options.max_process_sites) session.max_process_sites = *options.max_process_sites;
+    if (options.depth > 0) session.max_stack_frames = std::min(options.depth, options.max_stack_frames);
     switch (options.attach) {
         case AttachChoice::best:
             break;
@@ -221,7 +224,9 @@ Result<void> LiveSession::fill_table() {
 Result<void> LiveSession::start() {
     if (auto filled = fill_table(); !filled) return filled;
     if (auto prepared = prepare_command(); !prepared) return prepared;
-    auto tracer = Tracer::open(session_options(options_, table_), scope_options(options_));
+    auto type_names = read_type_names(options_.type_names_path);
+    if (!type_names) return std::move(type_names).error();
+    auto tracer = Tracer::open(session_options(options_, table_), scope_options(options_), std::move(*type_names));
     if (!tracer) return std::move(tracer).error();
     tracer_ = std::move(tracer).value();
     for (const int fd : {tracer_->event_fd(), tracer_->mapping_fd()})

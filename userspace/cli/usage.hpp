@@ -14,6 +14,7 @@ Examples:
 Usage:
   memtrace [OPTIONS] [INTERVAL [COUNT]]
   memtrace [OPTIONS] [INTERVAL [COUNT]] -- COMMAND [ARG...]
+  memtrace census PID [--type-names FILE]
   memtrace list [--placement -p PID]
   memtrace doctor
 

@@ -148,7 +148,8 @@ Json json_of(const Accuracy& accuracy) {
             {"calls_suppressed", accuracy.calls_suppressed},
             {"stacks_truncated", accuracy.stacks_truncated},
             {"sampling_mean_bytes", accuracy.sampling_mean_bytes},
-            {"children_not_seen", accuracy.children_not_seen}};
+            {"children_not_seen", accuracy.children_not_seen},
+            {"types_not_recorded", accuracy.types_not_recorded}};
 }
 
 Json json_of(const std::optional<OverheadFigures>& overhead) {
@@ -226,7 +227,16 @@ Json json_of(const EndedProcesses& ended) {
             {"ended_blocks", ended.ended_blocks}};
 }
 
+Json json_of(const TypeEntry& type) {
+    return {{"type", printable(type.type)},
+            {"live_bytes", number_or_null(type.live_bytes)},
+            {"live_blocks", number_or_null(type.live_blocks)},
+            {"allocated_bytes", type.allocated_bytes},
+            {"allocations", type.allocations}};
+}
+
 Json json_of(const SiteEntry& site);
+Json json_of(const CensusSite& site);
 
 template <typename T>
 Json list_of(const std::vector<T>& values) {
@@ -241,7 +251,7 @@ Json json_of(const SiteEntry& site) {
                    {"kind", site.kind},
                    {"allocator", printable(site.allocator)},
                    {"function", printable(site.function)},
-                   {"type", nullptr},
+                   {"type", text_or_null(site.type)},
                    {"live_bytes", site.live_bytes},
                    {"live_blocks", site.live_blocks},
                    {"allocated_bytes", site.allocated_bytes},
@@ -273,6 +283,7 @@ Json json_of(const ReportRecord& record) {
                    {"allocators", list_of(record.allocators)},
                    {"sites_total", record.sites_total},
                    {"sites", list_of(record.sites)}};
+    if (record.types) object["types"] = list_of(*record.types);
     if (record.scope.by == "process") return object;
     object["processes"] = list_of(record.processes);
     object["ended_processes"] = json_of(record.ended_processes);
@@ -280,6 +291,44 @@ Json json_of(const ReportRecord& record) {
         object["sites"][site]["processes"] = list_of(record.sites[site].holders);
         object["sites"][site]["processes_total"] = record.sites[site].holders_total;
     }
+    return object;
+}
+
+Json json_of(const CensusSite& site) {
+    return {{"live_bytes", site.live_bytes},           {"live_blocks", site.live_blocks},
+            {"allocated_bytes", site.allocated_bytes}, {"allocations", site.allocations},
+            {"live_samples", site.live_samples},       {"functions", texts(site.functions)}};
+}
+
+/// Of Go's profile the call sites, of libgc's heap the types.
+Json json_of(const CensusRecord& record) {
+    Json object = {{"type", "census"},
+                   {"time", rfc3339(record.time_unix_ns)},
+                   {"pid", record.pid},
+                   {"comm", printable(record.comm)},
+                   {"collector", record.collector},
+                   {"live_bytes", record.live_bytes},
+                   {"live_blocks", record.live_blocks}};
+    if (record.sampling_mean_bytes > 0) {
+        object["estimate"] = true;
+        object["error_bytes"] = record.error_bytes;
+        object["sampling_mean_bytes"] = record.sampling_mean_bytes;
+        object["live_samples"] = record.live_samples;
+        object["sites_total"] = record.sites_total;
+        object["sites"] = list_of(record.sites);
+        return object;
+    }
+    Json types = Json::array();
+    for (const TypeEntry& type : record.types)
+        types.push_back({{"type", printable(type.type)},
+                         {"live_bytes", number_or_null(type.live_bytes)},
+                         {"live_blocks", number_or_null(type.live_blocks)}});
+    object["collections"] = record.collections;
+    object["typed_bytes"] = record.typed_bytes;
+    object["typed_blocks"] = record.typed_blocks;
+    object["blocks_not_read"] = record.blocks_not_read;
+    object["types_total"] = record.types_total;
+    object["types"] = types;
     return object;
 }
 

@@ -16,6 +16,7 @@
 #include "formats/style.hpp"
 #include "formats/text_processes.hpp"
 #include "formats/text_sites.hpp"
+#include "formats/text_types.hpp"
 
 namespace memtrace {
 namespace {
@@ -178,6 +179,7 @@ std::string accuracy_lines(const Accuracy& accuracy, const WriterOptions& option
     add(accuracy.calls_abandoned, "call", "left by a jump or a thread's end, no blocks");
     add(accuracy.stacks_truncated, "stack", "cut short, why is said with them");
     add(accuracy.children_not_seen, "vfork", "whose child was not seen");
+    add(accuracy.types_not_recorded, "object", "in no figure of its type: raise --max-sites");
     std::string text;
     for (const std::string& part : wrap_words(line, options.width, 0))
         text += (accuracy.is_complete() ? part : style.loss(part)) + '\n';
@@ -190,6 +192,8 @@ std::string text_of(const ReportRecord& report, const WriterOptions& options) {
     text += title_line(report, options, style) + heap_lines(report, style) + memory_lines(report, style) +
             rate_lines(report.interval) + allocator_lines(report.allocators) + overhead_line(report.overhead) + '\n';
     if (const std::string processes = process_section(report, options); !processes.empty()) text += processes + '\n';
+    if (report.types)
+        return text + types_section(report, options) + '\n' + accuracy_lines(report.accuracy, options, style) + '\n';
     const std::string heap_sites = site_section(report, "heap", options);
     const std::string mapping_sites = site_section(report, "mapping", options);
     text += heap_sites.empty() ? "No call site holds live blocks.\n" : heap_sites;
@@ -216,6 +220,10 @@ std::string text_of(const BlockEventRecord& event, const WriterOptions&) {
                        event.time_ns / 1'000 % 1'000'000, threads, event.is_free ? "free" : "alloc", event.address,
                        format_size(event.size_bytes), printable(event.function),
                        event.site ? "  " + printable(*event.site) : "");
+}
+
+std::string text_of(const CensusRecord& census, const WriterOptions& options) {
+    return census_text(census, options);
 }
 
 template <typename Other>

@@ -66,7 +66,8 @@ class SiteTable {
         rate_.cells.push_back(rate_of(site.allocated_since_previous_bytes, report_.interval.duration_ns));
         median_.cells.push_back(site.ages ? format_duration(site.ages->median_ns) : "-");
         oldest_.cells.push_back(site.ages ? format_duration(site.ages->max_ns) : "-");
-        function_.cells.push_back(printable(site.function) + (site.is_inherited ? " (inherited)" : ""));
+        function_.cells.push_back(printable(site.function) + (site.type ? " of " + printable(*site.type) : "") +
+                                  (site.is_inherited ? " (inherited)" : ""));
     }
 
     /// What fits into `width` columns (0: all).
@@ -220,7 +221,8 @@ std::string site_section(const ReportRecord& report, const std::string& kind, co
     std::vector<const SiteEntry*> shown;
     SiteTable table(report, is_mapping);
     for (const SiteEntry& site : report.sites) {
-        if (site.kind != kind || !is_worth_showing(site, report.order)) continue;
+        // Blocks of a collected heap stand beside the others.
+        if ((site.kind == "mapping") != is_mapping || !is_worth_showing(site, report.order)) continue;
         shown.push_back(&site);
         table.add(site);
     }

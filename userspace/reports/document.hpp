@@ -99,10 +99,20 @@ struct BlockEntry {
     uint64_t age_ns = 0;
 };
 
+/// Objects of one type of a collected heap.
+struct TypeEntry {
+    std::string type;
+    std::optional<uint64_t> live_bytes;  // none when the process has ended: then no object can be looked at
+    std::optional<uint64_t> live_blocks;
+    uint64_t allocated_bytes = 0;  // since the attach
+    uint64_t allocations = 0;
+};
+
 /// One call site that a report shows, named.
 struct SiteEntry {
-    std::optional<std::string> id;  // 16 hex digits
-    std::string kind;               // heap or mapping
+    std::optional<std::string> id;    // 16 hex digits
+    std::string kind;                 // heap, mapping or gc
+    std::optional<std::string> type;  // of a collected heap's objects: that of most
     std::string allocator;
     std::string function;
     bool is_inherited = false;  // of a parent's blocks, in none of the sums but HeapFigures::inherited_*
@@ -142,6 +152,7 @@ struct ReportRecord {
     std::vector<SiteEntry> sites;
     std::vector<ProcessEntry> processes;  // all that live or ended since the last report, by pid; not by process
     EndedProcesses ended_processes;       // that ended before
+    std::optional<std::vector<TypeEntry>> types;  // with --types
 
     size_t top = 0;  // rows of `processes` that a person is shown; 0: all
     int64_t mappings_growth_bytes = 0;
@@ -158,6 +169,37 @@ struct RestRecord {
     uint64_t live_bytes = 0;
     int64_t growth_bytes = 0;
     bool have_ended = false;  // their last reports, since the previous tick
+};
+
+/// A call stack in a runtime's own heap profile; estimates.
+struct CensusSite {
+    uint64_t live_bytes = 0;
+    uint64_t live_blocks = 0;
+    uint64_t allocated_bytes = 0;  // since the process began
+    uint64_t allocations = 0;
+    uint64_t live_samples = 0;           // what the live figures are estimated from
+    std::vector<std::string> functions;  // from the allocation's caller to the start
+};
+
+/// What is live in a collected heap, read without a probe (`memtrace census`): by type, or by call site.
+struct CensusRecord {
+    int64_t time_unix_ns = 0;
+    pid_t pid = 0;
+    std::string comm;
+    std::string collector;    // boehm or go
+    uint64_t live_bytes = 0;  // of boehm's objects as the collector rounds their sizes
+    uint64_t live_blocks = 0;
+    uint64_t collections = 0;  // boehm
+    uint64_t typed_bytes = 0;  // ... of the objects that have a type
+    uint64_t typed_blocks = 0;
+    uint64_t blocks_not_read = 0;  // ... of the collector: pages of objects
+    uint64_t types_total = 0;
+    std::vector<TypeEntry> types;      // only their live figures; with --top not all
+    uint64_t sampling_mean_bytes = 0;  // go: the distance of its samples; 0: every object was counted
+    uint64_t error_bytes = 0;          // ... one standard error of live_bytes
+    uint64_t live_samples = 0;
+    uint64_t sites_total = 0;
+    std::vector<CensusSite> sites;  // ... with --top not all
 };
 
 /// One allocation or free as it happened (--trace).
@@ -184,7 +226,7 @@ struct EndRecord {
     int status = 0;
 };
 
-using Record =
-    std::variant<StartRecord, ProcessRecord, ReportRecord, RestRecord, BlockEventRecord, WarningRecord, EndRecord>;
+using Record = std::variant<StartRecord, ProcessRecord, ReportRecord, RestRecord, CensusRecord, BlockEventRecord,
+                            WarningRecord, EndRecord>;
 
 }  // namespace memtrace

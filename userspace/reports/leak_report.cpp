@@ -35,7 +35,7 @@ std::optional<std::string> stack_error(const SiteFigures& figures, SiteNames& na
 SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowNames& row_names) {
     const RowName row = row_names(figures.row);
     SiteEntry entry;
-    entry.kind = figures.is_mapping ? "mapping" : "heap";
+    entry.kind = figures.is_mapping ? "mapping" : row.kind;
     entry.allocator = row.allocator;
     entry.function = row.function;
     entry.id = names.site_id(figures.site, entry.kind, entry.function);
@@ -146,10 +146,18 @@ ReportRecord build_leak_report(ScopeFigures figures, const LeakReportInput& inpu
     record.heap_sites_total = static_cast<uint64_t>(
         std::count_if(figures.sites.begin(), figures.sites.end(), [](const auto& site) { return !site.is_mapping; }));
     record.allocators = allocator_entries(figures.sites, input.allocators, row_names);
+    if (!options.only_type.empty()) keep_type(figures.sites, input.objects, options.only_type);
+    if (options.min_count > 0)
+        std::erase_if(figures.sites,
+                      [&](const SiteFigures& site) { return site.totals.allocations < options.min_count; });
+    if (options.shows_types) record.types = type_entries(input.objects, options.order, options.min_count, options.top);
+    const auto types = types_of_sites(input.objects);
     order_sites(figures.sites, options.order);
     keep_top_sites(figures.sites, options.top);
     for (const SiteFigures& site : figures.sites) {
         record.sites.push_back(site_entry(site, names, row_names));
+        if (const auto type = types.find(site.site); type != types.end()) record.sites.back().type = type->second;
+        if (!options.only_type.empty()) record.sites.back().type = options.only_type;
         if (options.shows_blocks) record.sites.back().blocks = block_entries(site.blocks, input.snapshot_time_ns);
     }
     return record;

@@ -13,6 +13,7 @@
 #include "heap/figures.hpp"
 #include "heap/ranking.hpp"
 #include "reports/document.hpp"
+#include "reports/types.hpp"
 
 namespace memtrace {
 
@@ -20,6 +21,7 @@ namespace memtrace {
 struct RowName {
     std::string allocator;  // libc, c++ ...
     std::string function;
+    std::string kind = "heap";  // of a call site: heap, mapping or gc
 };
 
 /// Names the call sites of a session by their index (Site::index). Asked for shown sites only, since naming is slow.
@@ -63,6 +65,7 @@ struct LeakReportInput {
     std::vector<std::string> allocators;  // whose code is mapped
     MemoryFigures memory;
     const ProcessDescriptions* processes = nullptr;  // of every row of the figures
+    std::vector<NamedObjects> objects;               // of its collected heap
 };
 
 struct LeakReportOptions {
@@ -70,6 +73,9 @@ struct LeakReportOptions {
     size_t top = 10;  // of each kind; 0: all
     uint64_t older_ns = 0;
     bool shows_blocks = false;
+    bool shows_types = false;
+    std::string only_type;   // call sites show what they hold of it; empty: of all
+    uint64_t min_count = 0;  // call sites and types with fewer allocations are not shown
 };
 
 /// "process", "tree" ...

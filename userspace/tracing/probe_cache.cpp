@@ -28,13 +28,14 @@ ProbedFile ProbeCache::probe_file(int fd, const std::string& name) const {
     for (const ProbePoint& point : probed.points) {
         if (point.kind != PointKind::entry) continue;
         const AllocatorFunction& function = table_[point.row];
-        (function.kind == BlockKind::heap ? probed.has_heap : has_mappings) = true;
+        (function.kind == BlockKind::mapping ? has_mappings : probed.has_heap) = true;
+        probed.has_collector |= function.kind == BlockKind::gc;
         probed.families.emplace(function.family);
     }
     probed.has_malloc = found->allocator.has_malloc;
     // A static program's allocator is in one file with everything else.
-    probed.has_only_heap =
-        found->allocator.has_malloc && !has_mappings && !file->is_static() && file->interpreter().empty();
+    probed.has_only_heap = (found->allocator.has_malloc || probed.has_collector) && !has_mappings &&
+                           !file->is_static() && file->interpreter().empty();
     return probed;
 }
 

@@ -54,7 +54,7 @@ WalkedStack RawStacks::walk(const mt_raw_stack_event& event) {
                           .bytes = pages.subspan(below)};
     const auto end = walk_stack(
         stack, [&](uint64_t pc) { return code_at(event, pc); }, max_frames_, walked.return_addresses);
-    walked.error = error_of(end);
+    if (end != WalkEnd::too_many_frames || !folds_stacks_) walked.error = error_of(end);
     return walked;
 }
 

@@ -25,7 +25,9 @@ struct WalkedStack {
 class RawStacks {
   public:
     /// `stacks` knows the code of the address spaces and must outlive this object.
-    RawStacks(StackStore& stacks, uint32_t max_frames) : stacks_(stacks), max_frames_(max_frames) {}
+    /// `folds_stacks`: of `max_frames` frames a stack is as long as it is wanted.
+    RawStacks(StackStore& stacks, uint32_t max_frames, bool folds_stacks)
+        : stacks_(stacks), max_frames_(max_frames), folds_stacks_(folds_stacks) {}
 
     WalkedStack walk(const mt_raw_stack_event& event);
 
@@ -34,6 +36,7 @@ class RawStacks {
 
     StackStore& stacks_;
     uint32_t max_frames_;
+    bool folds_stacks_;
     // Tables of every address, since a signal may have interrupted any; null: the file has none.
     std::map<const Module*, std::unique_ptr<UnwindTable>> tables_;
 };

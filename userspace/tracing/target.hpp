@@ -15,6 +15,7 @@ namespace memtrace {
 /// Code of a file that defines heap functions.
 struct AllocatorMapping {
     Mapping mapping;
+    bool has_collector = false;  // it collects garbage
     bool has_only_heap = false;  // what the file maps for itself is memory of its allocator
 };
 

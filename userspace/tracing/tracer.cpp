@@ -26,7 +26,8 @@ SharedMapping shared_mapping_of(const mt_mapping_event& event) {
 
 }  // namespace
 
-Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, const ScopeOptions& scope_options) {
+Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, const ScopeOptions& scope_options,
+                                             TypeNames type_names) {
     auto scope = TargetScope::open(scope_options);
     if (!scope) return std::move(scope).error();
     SessionOptions with_scope = options;
@@ -40,8 +41,8 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, cons
     if (!session) return std::move(session).error();
     auto mapping_events = MappingEvents::open();
     if (!mapping_events) return std::move(mapping_events).error();
-    std::unique_ptr<Tracer> tracer(
-        new Tracer(options, std::move(scope).value(), std::move(session).value(), std::move(mapping_events).value()));
+    std::unique_ptr<Tracer> tracer(new Tracer(options, std::move(scope).value(), std::move(session).value(),
+                                              std::move(mapping_events).value(), std::move(type_names)));
     if (auto loaded = tracer->targets_.probes().load_vdso(); !loaded)
         log_warning(loaded.error().what + ": " + loaded.error().why);
     return tracer;
@@ -77,6 +78,8 @@ void Tracer::arm() {
     if (scope_.follows_children())
         if (auto started = targets_.probes().start_arming_children(); !started)
             log_warning(started.error().what + ": " + started.error().why);
+    // Before the first object: what is allocated earlier has no type.
+    collected_heaps_.open_heaps(targets_.all());
     session_->arm();
     targets_.note_recording_begins();
 }
@@ -86,6 +89,7 @@ void Tracer::drain(TracerListener& listener) {
     drained_ns_ = monotonic_now_ns();
     read_mapping_events(drained_ns_);
     session_->drain_events(*this);
+    collected_heaps_.open_soon(targets_.all(), drained_ns_);
 }
 
 /// Naming the sites of a large report takes longer than the ring buffer can wait.
@@ -118,7 +122,11 @@ void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
 }
 
 Snapshot Tracer::read_snapshot(BlockDetail detail) {
+    collected_heaps_.open_heaps(targets_.all());
+    if (collected_heaps_.has_any()) detail = BlockDetail::whole;
     Snapshot snapshot = session_->read_snapshot(detail);
+    if (collected_heaps_.release_dead(snapshot)) snapshot = session_->read_snapshot(detail);
+    collected_heaps_.add_live_objects(snapshot);
     targets_.leave_out_later_processes(snapshot);
     for (Site& site : snapshot.sites)
         site.stack = stack_store_.stack_hash(site.index);
@@ -162,6 +170,7 @@ void Tracer::on_block(const mt_block_event& event) {
 
 void Tracer::on_process(const mt_process_event& event) {
     read_mapping_events(event.header.time_ns);
+    if (event.header.type == MT_EVENT_EXEC) collected_heaps_.end_address_space(static_cast<pid_t>(event.header.tgid));
     if (event.header.type == MT_EVENT_EXEC && event.header.owner) {
         ended_by_exec_.insert(event.header.owner);
         mapping_ledger_.end_owner(event.header.owner);
@@ -212,6 +221,7 @@ void Tracer::forget(pid_t pid) {
         ended_by_exec_.erase(owner);
     }
     forgotten_owners_.insert(forgotten_owners_.end(), owners.begin(), owners.end());
+    collected_heaps_.forget(pid);
 }
 
 const std::vector<Frame>& Tracer::frames(uint32_t site) {

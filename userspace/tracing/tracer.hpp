@@ -23,6 +23,7 @@
 #include "reports/document.hpp"
 #include "reports/leak_report.hpp"
 #include "symbols/stack_store.hpp"
+#include "tracing/collected_heaps.hpp"
 #include "tracing/overhead.hpp"
 #include "tracing/raw_stacks.hpp"
 #include "tracing/scope.hpp"
@@ -33,8 +34,9 @@ namespace memtrace {
 /// Owns the session and the stores. For one thread.
 class Tracer : private EventSink, public SiteNames {
   public:
-    /// options.table must outlive the tracer.
-    static Result<std::unique_ptr<Tracer>> open(const SessionOptions& options, const ScopeOptions& scope = {});
+    /// options.table must outlive the tracer. `type_names`: of a collected heap's objects, from a dump.
+    static Result<std::unique_ptr<Tracer>> open(const SessionOptions& options, const ScopeOptions& scope = {},
+                                                TypeNames type_names = {});
 
     /// Attaches to a running process. Errors: no_such_target, no_allocator, not_privileged.
     Result<void> add_process(pid_t pid);
@@ -74,7 +76,8 @@ class Tracer : private EventSink, public SiteNames {
     /// what comes while the sites of a report are named.
     void drain(TracerListener& listener);
 
-    /// See Session::read_snapshot.
+    /// See Session::read_snapshot; whole blocks where a target has a collected heap. What a collector has given back is
+    /// taken out first.
     Snapshot read_snapshot(BlockDetail detail);
     const MappingLedger& mapping_ledger() const { return mapping_ledger_; }
     const std::map<pid_t, Target>& targets() const { return targets_.all(); }
@@ -96,6 +99,8 @@ class Tracer : private EventSink, public SiteNames {
     /// What was forgotten, and what no child holds any more of it, leaves the tables of both sides; its numbers are
     /// given to others. Not while sites are named.
     void release_ended();
+    /// Of a collected heap's objects in `pid`.
+    std::string type_name(pid_t pid, uint32_t type) const { return collected_heaps_.type_name(pid, type); }
 
     const std::vector<Frame>& frames(uint32_t site) override;
     std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function) override;
@@ -105,12 +110,13 @@ class Tracer : private EventSink, public SiteNames {
 
   private:
     Tracer(const SessionOptions& options, TargetScope scope, std::unique_ptr<Session> session,
-           MappingEvents mapping_events)
+           MappingEvents mapping_events, TypeNames type_names)
         : table_(*options.table),
           scope_(std::move(scope)),
           session_(std::move(session)),
           mapping_events_(std::move(mapping_events)),
-          raw_stacks_(stack_store_, options.max_stack_frames),
+          collected_heaps_(*session_, table_, std::move(type_names)),
+          raw_stacks_(stack_store_, options.max_stack_frames, options.folds_stacks),
           targets_(*session_, stack_store_, table_, scope_) {}
 
     void on_site(const mt_event& event, uint32_t site, std::span<const uint64_t> return_addresses) override;
@@ -130,6 +136,7 @@ class Tracer : private EventSink, public SiteNames {
     TargetScope scope_;
     std::unique_ptr<Session> session_;
     MappingEvents mapping_events_;
+    CollectedHeaps collected_heaps_;
     StackStore stack_store_;
     RawStacks raw_stacks_;
     std::unordered_map<uint32_t, std::string> raw_stack_errors_;  // by site

@@ -1,0 +1,16 @@
+// The objects of collected heaps by type, for a person. For this folder only.
+#pragma once
+
+#include <string>
+
+#include "formats/format.hpp"
+
+namespace memtrace {
+
+/// The table of --types, its heading first; lines end in '\n'.
+std::string types_section(const ReportRecord& report, const WriterOptions& options);
+
+/// All of `memtrace census`.
+std::string census_text(const CensusRecord& census, const WriterOptions& options);
+
+}  // namespace memtrace
