@@ -17,10 +17,12 @@ case "${1:-build}" in
       catch2 clang-format clang-tidy gdb binutils python3 procps
       elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod nodejs
       libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools nginx-light
-      debian-archive-keyring
+      debian-archive-keyring libgc-dev
     )
     command -v rustc >/dev/null || packages+=(rustc)
     command -v go >/dev/null || packages+=(golang-go)
+    # Not every release has it: without it a few tests are skipped.
+    if ! command -v crystal >/dev/null && apt-cache show crystal >/dev/null 2>&1; then packages+=(crystal); fi
     ;;
   kernels) packages=(qemu-system-x86 busybox-static cpio xz-utils zstd lz4 debian-archive-keyring) ;;
   *) say "no such group: $1; write build, test or kernels"; exit 2 ;;
