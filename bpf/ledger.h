@@ -109,12 +109,15 @@ static __always_inline void add_free(struct mt_owner* owner, const struct held_b
     __sync_fetch_and_add(&site->frees, share.blocks);
 }
 
+__noinline int leave_ghost(struct mt_owner* owner, u64 key); /* inheritance.h */
+
 /* Records a new block at `site` (0: the owner's "stack unknown"). A block that is still there has an unseen free, or it
  * was collected. */
 static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64 address, const struct call* call,
                                          u32 site) {
     u64 key = MT_BLOCK_KEY(serial, address);
     struct held_block stale = {};
+    if (owner->holders && is_collected(call->row)) leave_ghost(owner, key);
     if (take_block(key, &stale)) {
         add_free(owner, &stale);
         if (!is_collected(call->row)) count(owner, MT_COUNT_FREES_MISSED);

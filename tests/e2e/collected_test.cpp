@@ -150,6 +150,42 @@ TEST_CASE("Crystal objects are counted by type, live as of the last collection",
     CHECK(workload.quit(5) == 5);
 }
 
+TEST_CASE("types do not depend on how Crystal was told to compile", "[e2e][collected]") {
+    for (const std::string build : {"_no_debug", "_release", "_release_no_debug"}) {
+        if (!is_built("crystal_animals" + build)) continue;
+        INFO(build);
+        const std::vector<std::string> names = {"--type-names", workload_path("crystal_animals.types")};
+        Workload workload(workload_path("crystal_animals" + build));
+        Memtrace memtrace(with(with(on_demand("session", workload.pid()), {"--types"}), names));
+        memtrace.wait_attached();
+        workload.go();
+        workload.go();
+        check_animals(memtrace.report(), 1000, 300);
+        CHECK(type_of(census_of(workload.pid(), names), "Dog").at("live_blocks") == 1000);
+        CHECK(memtrace.stop().status == 0);
+        CHECK(workload.quit(5) == 5);
+    }
+}
+
+TEST_CASE("a child keeps what its parent's collector gives back", "[e2e][collected]") {
+    if (!is_built("gc_fork")) return;
+    Workload workload(workload_path("gc_fork"));
+    Memtrace memtrace(with(on_demand("session", workload.pid()), {"--follow", "--by", "process"}));
+    memtrace.wait_attached();
+    const auto child = workload.go().at("child").get<pid_t>();
+    const auto blocks_of_child = [&] {
+        for (const Json& report : memtrace.reports(2))
+            if (report.at("scope").at("pid") == child)
+                return report.at("heap").at("inherited_blocks").get<int64_t>();
+        return int64_t{-1};
+    };
+    CHECK(blocks_of_child() == 1000);
+    workload.go();
+    CHECK(blocks_of_child() == 1000);
+    CHECK(memtrace.stop().status == 0);
+    CHECK(workload.quit(0) == 0);
+}
+
 TEST_CASE("--type shows one type's call stacks, --depth folds them", "[e2e][collected]") {
     if (!is_built("crystal_animals")) return;
     Workload workload(workload_path("crystal_animals"));

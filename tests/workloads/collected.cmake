@@ -5,6 +5,7 @@ find_library(GC_STATIC_LIBRARY libgc.a)
 if(GC_HEADER AND GC_LIBRARY)
   workload(gc_cases SOURCES gc_cases.c USES workload_main ${GC_LIBRARY})
   workload(gc_garbage SOURCES gc_garbage.c USES ${GC_LIBRARY})
+  workload(gc_fork SOURCES gc_fork.c USES ${GC_LIBRARY})
 endif()
 if(GC_HEADER AND GC_STATIC_LIBRARY)
   workload(gc_cases_static SOURCES gc_cases.c USES workload_main ${GC_STATIC_LIBRARY} Threads::Threads)
@@ -21,7 +22,16 @@ if(CRYSTAL)
                      COMMAND ${CMAKE_COMMAND} -E env CRYSTAL_DUMP_TYPE_ID=1 CRYSTAL_CACHE_DIR=${crystal_cache}
                              sh -c "exec ${CRYSTAL} build -o ${animals} ${CMAKE_CURRENT_SOURCE_DIR}/crystal/animals.cr >${animals}.types"
                      DEPENDS crystal/animals.cr VERBATIM)
-  add_custom_target(crystal_workloads DEPENDS ${animals})
+  set(crystal_builds ${animals})
+  foreach(build "no_debug;--no-debug" "release;--release" "release_no_debug;--release;--no-debug")
+    list(POP_FRONT build name)
+    add_custom_command(OUTPUT ${animals}_${name}
+                       COMMAND ${CMAKE_COMMAND} -E env CRYSTAL_CACHE_DIR=${crystal_cache}_${name}
+                               ${CRYSTAL} build ${build} -o ${animals}_${name} ${CMAKE_CURRENT_SOURCE_DIR}/crystal/animals.cr
+                       DEPENDS crystal/animals.cr VERBATIM)
+    list(APPEND crystal_builds ${animals}_${name})
+  endforeach()
+  add_custom_target(crystal_workloads DEPENDS ${crystal_builds})
   add_dependencies(workloads crystal_workloads)
 endif()
 

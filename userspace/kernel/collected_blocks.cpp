@@ -29,6 +29,7 @@ void Session::release_collected(std::span<const Block> blocks) {
     const bool is_sampled = skeleton_->rodata->samples != 0;
     for (const Block& block : blocks) {
         if (block.site >= sites.size() || block.owner >= MT_MAX_OWNERS) continue;
+        leave_ghost(block);
         if (!release_slot(block) && !release_overflow_block(block)) continue;
         const uint64_t weight = mt_sampling_weight(block.size_bytes, block.sampling_mean_bytes);
         const uint64_t freed_bytes = is_sampled ? mt_sampled_bytes(block.size_bytes, weight) : block.size_bytes;
@@ -37,6 +38,24 @@ void Session::release_collected(std::span<const Block> blocks) {
         __atomic_fetch_add(&sites[block.site].freed_bytes, freed_bytes, __ATOMIC_ACQ_REL);
         __atomic_fetch_add(&sites[block.site].frees, frees, __ATOMIC_ACQ_REL);
     }
+}
+
+/// As the kernel side does at a free (bpf/inheritance.h): a child that was forked while the block lived has it still.
+void Session::leave_ghost(const Block& block) {
+    mt_owner& owner = tables_->owners.values()[block.owner];
+    const uint32_t forks = load(owner.forks);
+    if (load(owner.holders) == 0 || block.forks >= forks) return;
+    const uint64_t code = skeleton_->rodata->samples != 0 ? mt_mean_code(block.sampling_mean_bytes) : 0;
+    const mt_ghost ghost{.size_and_mean = block.size_bytes | code << MT_BLOCK_SIZE_BITS,
+                         .birth_ns = block.birth_ns,
+                         .site = block.site,
+                         .forks = block.forks};
+    mt_ghost_key key{.block = MT_BLOCK_KEY(block.owner, block.address), .forks = forks, .reserved = 0};
+    const int map_fd = bpf_map__fd(skeleton_->maps.ghosts);
+    int error = bpf_map_update_elem(map_fd, &key, &ghost, BPF_ANY);
+    key.forks = MT_GHOST_OF_MANY;
+    if (error == 0 && forks - block.forks > MT_GHOST_TRIES) error = bpf_map_update_elem(map_fd, &key, &ghost, BPF_ANY);
+    if (error != 0) __atomic_fetch_add(&owner.counters[MT_COUNT_INHERITED_LOST], mt_u64{1}, __ATOMIC_ACQ_REL);
 }
 
 /// Busy while it is looked at again: the same address may have become another block since the snapshot was read.

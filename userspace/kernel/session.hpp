@@ -206,6 +206,7 @@ class Session {
     void append_collections(Snapshot& snapshot) const;
     void release_typed_objects(const std::vector<bool>& sites);
     bool release_slot(const Block& block);
+    void leave_ghost(const Block& block);
     bool release_overflow_block(const Block& block);
     void release_blocks(const std::vector<bool>& owners);
     void release_sites(const std::vector<bool>& owners);
