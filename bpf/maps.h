@@ -220,6 +220,29 @@ struct {
     __type(value, u64);
 } typed_sites SEC(".maps");
 
+/* An allocation of a goroutine that has not returned. */
+struct go_call_key {
+    u64 goroutine;
+    u32 owner;
+    u32 reserved;
+};
+
+struct go_call {
+    u64 owner_seen_ns; /* mt_owner.first_seen_ns: a killed program leaves calls behind, and its number is given again */
+    u64 size_bytes;
+    u64 type;
+    u32 row;
+    u32 inner_calls;
+};
+
+/* Goroutines that are in their allocator. The return deletes. Full: MT_COUNT_BLOCKS_CALLS_FULL. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 16384);
+    __type(key, struct go_call_key);
+    __type(value, struct go_call);
+} go_calls SEC(".maps");
+
 /* The slow streams: new call sites, mappings, processes (user). Full: MT_COUNT_*_RING_FULL. */
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -5,6 +5,7 @@
  * on_call perf       on_call                                  on_return           on_call
  */
 #include "accounting.h"
+#include "go.h"
 #include "kernel_types.h"
 #include "wanted.h"
 
@@ -25,6 +26,17 @@ int on_return(struct pt_regs* ctx) {
 SEC("uprobe")
 int on_return_instruction(struct pt_regs* ctx) {
     return leave_by_instruction(ctx);
+}
+
+/* Functions of Go's runtime, on all rungs. */
+SEC("uprobe")
+int on_go_call(struct pt_regs* ctx) {
+    return enter_go_function(ctx);
+}
+
+SEC("uprobe")
+int on_go_return(struct pt_regs* ctx) {
+    return leave_go_function(ctx);
 }
 
 /* Without bpf_session_is_return(), whose signature changed in 7.0: at entry the instruction pointer is the probe's own.

@@ -22,15 +22,10 @@ static __always_inline void note_collections(struct mt_owner* owner) {
     if (known) owner->collected_ns = now_ns;
 }
 
-/* The object that a thread allocated last has its type by now: it is written after the allocation. */
-__noinline int count_type(struct thread* thread, struct mt_owner* owner) {
-    u32 type;
-    if (!thread || !owner) return 0;
-    u64 address = thread->untyped_address;
-    thread->untyped_address = 0;
-    if (bpf_probe_read_user(&type, sizeof type, (const void*)address) || !type || type >= MT_MAX_TYPES) return 0;
-    struct mt_typed_site_key key = {
-        .site = thread->untyped_site, .type = type, .size_bytes = thread->untyped_size_bytes};
+/* One more object of `type` at `site`. */
+__noinline int count_typed(struct mt_owner* owner, u32 site, u32 type, u64 size_bytes) {
+    if (!owner) return 0;
+    struct mt_typed_site_key key = {.site = site, .type = type, .size_bytes = size_bytes};
     u64* known = bpf_map_lookup_elem(&typed_sites, &key);
     u64 none = 0;
     if (!known) {
@@ -42,6 +37,16 @@ __noinline int count_type(struct thread* thread, struct mt_owner* owner) {
     else
         count(owner, MT_COUNT_TYPES_FULL);
     return 0;
+}
+
+/* The object that a thread allocated last has its type by now: it is written after the allocation. */
+__noinline int count_type(struct thread* thread, struct mt_owner* owner) {
+    u32 type;
+    if (!thread || !owner) return 0;
+    u64 address = thread->untyped_address;
+    thread->untyped_address = 0;
+    if (bpf_probe_read_user(&type, sizeof type, (const void*)address) || !type || type >= MT_MAX_TYPES) return 0;
+    return count_typed(owner, thread->untyped_site, type, thread->untyped_size_bytes);
 }
 
 /* The block is an object whose type is read when the thread allocates again. */

@@ -45,6 +45,10 @@ enum mt_operation {
     MT_OP_REMAP = 8,    /* mremap(old, old_size = argument 2, size, flags, new_address) */
     MT_OP_THROW = 10,   /* what calls in flight that may throw do when they fail: std::get_new_handler */
     MT_OP_RESIZE = 9,   /* resizes `old` where it is, returns its new size, less than `size` when it failed: xallocx */
+    /* Of Go's runtime, whose registers bpf/go.h knows; the rows name no arguments. */
+    MT_OP_GO_ALLOCATE = 11,   /* mallocgc(size, type, ...): returns a new block */
+    MT_OP_GO_SAMPLE = 12,     /* setprofilebucket(block, bucket): the runtime has chosen it for its heap profile */
+    MT_OP_GO_SAMPLE_END = 13, /* freeSpecial(special, block, size) */
 };
 
 /* mt_row.flags. */
@@ -62,6 +66,7 @@ enum mt_cookie {
     MT_COOKIE_RETURN_INSTRUCTION = 1 << 16, /* the probe is at a return instruction of rows that have their flag */
     MT_COOKIE_UNSEEN_RETURN = 1 << 17, /* ... at a jump out of them, to where their return is seen otherwise or not */
     MT_COOKIE_SHARED = 1 << 18,        /* the probe's link is that for everybody on the file */
+    MT_COOKIE_STACK_CHECK = 1 << 19,   /* the probe is on the jump of a Go function to where its stack grows */
     MT_COOKIE_FILE_SHIFT = 32,
 };
 

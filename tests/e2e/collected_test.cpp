@@ -175,8 +175,7 @@ TEST_CASE("a child keeps what its parent's collector gives back", "[e2e][collect
     const auto child = workload.go().at("child").get<pid_t>();
     const auto blocks_of_child = [&] {
         for (const Json& report : memtrace.reports(2))
-            if (report.at("scope").at("pid") == child)
-                return report.at("heap").at("inherited_blocks").get<int64_t>();
+            if (report.at("scope").at("pid") == child) return report.at("heap").at("inherited_blocks").get<int64_t>();
         return int64_t{-1};
     };
     CHECK(blocks_of_child() == 1000);

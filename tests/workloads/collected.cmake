@@ -40,11 +40,14 @@ find_program(GO go)
 if(GO)
   set(go_heap ${CMAKE_CURRENT_BINARY_DIR}/go_heap)
   set(go_cache ${CMAKE_CURRENT_BINARY_DIR}/stacks/go)
-  set(go_build ${CMAKE_COMMAND} -E env GO111MODULE=off CGO_ENABLED=0 GOCACHE=${go_cache} GOPATH=${go_cache} GOFLAGS= ${GO} build)
-  add_custom_command(OUTPUT ${go_heap} ${go_heap}_stripped
+  set(go_cgo ${CMAKE_CURRENT_BINARY_DIR}/go_cgo)
+  set(go_environment ${CMAKE_COMMAND} -E env GO111MODULE=off GOCACHE=${go_cache} GOPATH=${go_cache} GOFLAGS=)
+  set(go_build ${go_environment} CGO_ENABLED=0 ${GO} build)
+  add_custom_command(OUTPUT ${go_heap} ${go_heap}_stripped ${go_cgo}
+                     COMMAND ${go_environment} CGO_ENABLED=1 CC=${CMAKE_C_COMPILER} ${GO} build -o ${go_cgo} ${CMAKE_CURRENT_SOURCE_DIR}/go_cgo/go_cgo.go
                      COMMAND ${go_build} -o ${go_heap} ${CMAKE_CURRENT_SOURCE_DIR}/go_heap/go_heap.go
                      COMMAND ${go_build} -ldflags=-s\ -w -o ${go_heap}_stripped ${CMAKE_CURRENT_SOURCE_DIR}/go_heap/go_heap.go
-                     DEPENDS go_heap/go_heap.go VERBATIM)
+                     DEPENDS go_heap/go_heap.go go_cgo/go_cgo.go VERBATIM)
   add_custom_target(go_heap_workloads DEPENDS ${go_heap})
   add_dependencies(workloads go_heap_workloads)
 endif()

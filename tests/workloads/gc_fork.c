@@ -1,5 +1,5 @@
-/* A child that was forked holds what its parent's collector gives back later: a step for each line `go`, answered by one
- * line of JSON. `quit N` ends both. */
+/* A child that was forked holds what its parent's collector gives back later: a step for each line `go`, answered by
+ * one line of JSON. `quit N` ends both. */
 #include <gc/gc.h>
 #include <signal.h>
 #include <stdio.h>

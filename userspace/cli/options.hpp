@@ -63,12 +63,13 @@ struct Options {
     /// The whole system is many programs at a time, and a compiler alone has tens of thousands of call sites.
     uint32_t call_sites() const { return max_sites.value_or(traces_all ? 1u << 19 : 1u << 17); }
     uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
-    bool shows_blocks = false;    // -a: each live block of the call sites shown
-    bool traces_events = false;   // -t: each allocation and free as it happens
-    bool shows_types = false;     // --types: the types of a collected heap's objects
-    std::string only_type;        // --type: the call sites of one type; empty: of all
-    uint64_t min_count = 0;       // call sites and types with fewer allocations are not shown
-    std::string type_names_path;  // a dump of the names of types; empty: none
+    bool shows_blocks = false;     // -a: each live block of the call sites shown
+    bool traces_events = false;    // -t: each allocation and free as it happens
+    bool shows_types = false;      // --types: the types of a collected heap's objects
+    std::string only_type;         // --type: the call sites of one type; empty: of all
+    uint64_t min_count = 0;        // call sites and types with fewer allocations are not shown
+    std::string type_names_path;   // a dump of the names of types; empty: none
+    bool traces_go_fully = false;  // every allocation of Go programs, not those alone that their runtime samples
 
     std::optional<double> max_overhead;    // share of one core that tracing may cost; none: as it comes
     bool predicts_cost = true;             // calls are counted for a moment before recording starts

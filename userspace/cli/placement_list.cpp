@@ -35,7 +35,8 @@ bool has_return_probe(const ProbePoint& point, const AllocatorTable& table) {
 }
 
 std::string return_text(const ProbePoint& point, const AllocatorTable& table) {
-    if (point.kind != PointKind::entry) return "is one";
+    if (!is_entry(point.kind)) return "is one";
+    if (table[point.row].row.operation == MT_OP_GO_ALLOCATE) return "by instruction";
     if (returns_by_instruction(table[point.row].row)) return "by instruction";
     return has_return_probe(point, table) ? "probed" : "not needed";
 }

@@ -87,6 +87,15 @@ std::vector<NamedObjects> named_objects(const Snapshot& snapshot, const ScopeFig
     return named;
 }
 
+/// Of all Go programs of a scope.
+std::optional<BeforeAttachRecord> before_attach(const ScopeFigures& figures, const Tracer& tracer) {
+    std::optional<BeforeAttachRecord> all;
+    for (const ProcessFigures& process : figures.processes)
+        if (auto one = process.has_ended ? std::nullopt : tracer.live_from_before(process.pid))
+            add(all, std::move(*one));
+    return all;
+}
+
 bool filters_sizes(const Options& options) {
     return options.min_size_bytes > 0 || options.max_size_bytes < UINT64_MAX;
 }
@@ -294,7 +303,8 @@ Result<void> Reporter::write_report(ScopeFigures figures, const Moment& moment) 
                                 .allocators = allocators_of(figures),
                                 .memory = memory_of(figures),
                                 .processes = &processes_,
-                                .objects = named_objects(moment.snapshot, figures, tracer_)};
+                                .objects = named_objects(moment.snapshot, figures, tracer_),
+                                .before_attach = before_attach(figures, tracer_)};
     const LeakReportOptions report_options{.order = site_order(options_.sort),
                                            .top = options_.top,
                                            .older_ns = options_.older_ns,

@@ -214,6 +214,7 @@ Result<void> LiveSession::begin_recording() {
 Result<void> LiveSession::fill_table() {
     for (const std::string& prefix : options_.symbol_prefixes)
         table_.add_prefix(prefix);
+    if (options_.traces_go_fully) table_.trace_go_fully();
     const auto functions = user_functions_of(options_);
     if (!functions) return functions.error();
     for (const UserFunction& function : *functions)

@@ -17,7 +17,12 @@ Error named(std::string_view option, Error error) {
 }  // namespace
 
 TypeOptions::TypeOptions(CLI::App& app, Options& options) {
-    const std::string group = "Collected heaps (Crystal)";
+    const std::string group = "Collected heaps (Crystal, Go)";
+    app.add_flag_function(
+           "--go-full", [&options](int64_t) { options.traces_go_fully = true; },
+           "every Go allocation with its type, not samples; slow")
+        ->group(group)
+        ->disable_flag_override();
     app.add_flag_function(
            "--types", [&options](int64_t) { options.shows_types = true; }, "objects by type in place of call sites")
         ->group(group)

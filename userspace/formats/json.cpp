@@ -267,6 +267,23 @@ Json json_of(const SiteEntry& site) {
     return object;
 }
 
+Json json_of(const CensusSite& site) {
+    return {{"live_bytes", site.live_bytes},           {"live_blocks", site.live_blocks},
+            {"allocated_bytes", site.allocated_bytes}, {"allocations", site.allocations},
+            {"live_samples", site.live_samples},       {"functions", texts(site.functions)}};
+}
+
+Json json_of(const BeforeAttachRecord& record) {
+    Json sites = Json::array();
+    for (const CensusSite& site : record.sites)
+        sites.push_back({{"live_bytes", site.live_bytes},
+                         {"live_blocks", site.live_blocks},
+                         {"live_samples", site.live_samples},
+                         {"functions", texts(site.functions)}});
+    return {{"live_bytes", record.live_bytes},   {"live_blocks", record.live_blocks}, {"estimate", true},
+            {"error_bytes", record.error_bytes}, {"sites_total", record.sites_total}, {"sites", sites}};
+}
+
 Json json_of(const ReportRecord& record) {
     Json object = {{"type", "report"},
                    {"seq", record.sequence},
@@ -284,6 +301,7 @@ Json json_of(const ReportRecord& record) {
                    {"sites_total", record.sites_total},
                    {"sites", list_of(record.sites)}};
     if (record.types) object["types"] = list_of(*record.types);
+    if (record.before_attach) object["before_attach"] = json_of(*record.before_attach);
     if (record.scope.by == "process") return object;
     object["processes"] = list_of(record.processes);
     object["ended_processes"] = json_of(record.ended_processes);
@@ -292,12 +310,6 @@ Json json_of(const ReportRecord& record) {
         object["sites"][site]["processes_total"] = record.sites[site].holders_total;
     }
     return object;
-}
-
-Json json_of(const CensusSite& site) {
-    return {{"live_bytes", site.live_bytes},           {"live_blocks", site.live_blocks},
-            {"allocated_bytes", site.allocated_bytes}, {"allocations", site.allocations},
-            {"live_samples", site.live_samples},       {"functions", texts(site.functions)}};
 }
 
 /// Of Go's profile the call sites, of libgc's heap the types.

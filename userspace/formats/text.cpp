@@ -198,6 +198,7 @@ std::string text_of(const ReportRecord& report, const WriterOptions& options) {
     const std::string mapping_sites = site_section(report, "mapping", options);
     text += heap_sites.empty() ? "No call site holds live blocks.\n" : heap_sites;
     if (!mapping_sites.empty()) text += '\n' + mapping_sites;
+    if (report.before_attach) text += '\n' + before_attach_section(*report.before_attach, options);
     return text + '\n' + accuracy_lines(report.accuracy, options, style) + '\n';
 }
 

@@ -63,6 +63,21 @@ std::string types_section(const ReportRecord& report, const WriterOptions& optio
     return text;
 }
 
+std::string before_attach_section(const BeforeAttachRecord& before, const WriterOptions& options) {
+    const Style style(options.has_colors);
+    std::string text = style.headline("Go heap from before the attach") +
+                       fmt::format(": about {} \u00b1 {} still live, by its runtime's own samples; in no sum\n",
+                                   format_size(before.live_bytes), format_size(before.error_bytes));
+    for (const CensusSite& site : before.sites) {
+        text += figure(format_size(site.live_bytes)) + " in " + format_count(site.live_blocks) + " objects\n";
+        for (const std::string& function : site.functions)
+            text += "          " + printable(function) + '\n';
+    }
+    if (before.sites.size() < before.sites_total)
+        text += fmt::format("    [{} more call sites]\n", format_count(before.sites_total - before.sites.size()));
+    return text;
+}
+
 std::string census_text(const CensusRecord& census, const WriterOptions& options) {
     if (census.sampling_mean_bytes > 0) return profile_text(census, options);
     const Style style(options.has_colors);

@@ -13,4 +13,7 @@ std::string types_section(const ReportRecord& report, const WriterOptions& optio
 /// All of `memtrace census`.
 std::string census_text(const CensusRecord& census, const WriterOptions& options);
 
+/// What a Go program's runtime had sampled before the attach and has not given back.
+std::string before_attach_section(const BeforeAttachRecord& before, const WriterOptions& options);
+
 }  // namespace memtrace

@@ -163,7 +163,9 @@ ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, co
     figures.accuracy.is_size_filtered = options.is_size_filtered;
     figures.accuracy.is_sampled = snapshot.is_sampled;
     figures.accuracy.sampling_mean_bytes = options.sampling_mean_bytes;
-    if (snapshot.is_sampled) figures.heap.error_bytes = error_of(draft, snapshot);
+    const bool has_estimates =
+        std::ranges::any_of(figures.sites, [](const SiteFigures& site) { return site.error_bytes.has_value(); });
+    if (snapshot.is_sampled || has_estimates) figures.heap.error_bytes = error_of(draft, snapshot);
     figures.accuracy.events_side_band_lost += options.side_band_lost;
     figures.has_baseline = has_baseline_;
     add_processes(figures, draft);

@@ -63,6 +63,8 @@ class LiveBlocks {
         births_ns_.insert(births_ns_.end(), births_ns.begin(), births_ns.end());
         sites_.insert(sites_.end(), sites.begin(), sites.end());
     }
+    /// Of whole blocks.
+    void set_sampling_mean(size_t index, uint32_t mean_bytes) { wholes_[index].sampling_mean_bytes = mean_bytes; }
     void append(std::span<const Block> blocks) {
         for (const Block& block : blocks)
             push_back(block);

@@ -2,6 +2,7 @@
 // snapshot.hpp only.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -36,6 +37,11 @@ struct SampledSums {
     /// One standard error of `size_bytes`.
     uint64_t error_bytes() const { return static_cast<uint64_t>(std::llround(std::sqrt(variance))); }
 };
+
+/// Whether some of the blocks stand for others.
+inline bool has_samples(std::span<const Block> blocks) {
+    return std::ranges::any_of(blocks, [](const Block& block) { return block.sampling_mean_bytes > 1; });
+}
 
 inline SampledSums sums_of(std::span<const Block> blocks) {
     SampledSums sums;

@@ -31,9 +31,7 @@ void keep_most(SiteFigures& site, std::vector<SiteHolder> parts) {
 
 /// Bytes and blocks that the blocks are, or stand for.
 std::pair<uint64_t, uint64_t> sizes_of(std::span<const Block> blocks) {
-    const bool has_samples =
-        std::ranges::any_of(blocks, [](const Block& block) { return block.sampling_mean_bytes > 1; });
-    if (has_samples) {
+    if (has_samples(blocks)) {
         const SampledSums sums = sums_of(blocks);
         return {static_cast<uint64_t>(std::llround(sums.size_bytes)), static_cast<uint64_t>(std::llround(sums.blocks))};
     }
@@ -75,7 +73,8 @@ void show_blocks(SiteFigures& site, const std::vector<ScopeDraft::Part>& parts, 
     std::vector<Block> blocks_room;
     const auto shown = joined(living, blocks_room, [&](uint32_t index) { return blocks.blocks_of(index); });
     if (options.older_ns > 0) std::tie(site.live_bytes, site.live_blocks) = sizes_of(shown);
-    const bool is_estimate = options.is_sampled && !site.is_mapping;
+    // A runtime may sample its own heap.
+    const bool is_estimate = (options.is_sampled || has_samples(shown)) && !site.is_mapping;
     if (is_estimate) site.error_bytes = sums_of(shown).error_bytes();
     site.ages = is_estimate ? estimated_ages(shown, options.now_ns) : ages_of(births_ns, options.now_ns);
     if (options.keeps_blocks) site.blocks = oldest_first({shown.begin(), shown.end()});

@@ -42,6 +42,7 @@ struct Site {
     uint32_t flags = 0;  // enum mt_site_flags
     SiteTotals totals;
     StackHash stack{};
+    uint64_t kernel_hash = 0;  // first word of what the kernel side knows the stack by
 };
 
 /// A block that its owner gave back while it had children that inherited it.

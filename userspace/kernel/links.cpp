@@ -24,7 +24,11 @@ uint64_t cookie_of(const ProbePoint& point) {
             return MT_COOKIE_RETURN_INSTRUCTION;
         case PointKind::unseen_return:
             return MT_COOKIE_UNSEEN_RETURN;
+        case PointKind::go_entry_checked:
+            return point.row | static_cast<uint64_t>(MT_COOKIE_STACK_CHECK);
         case PointKind::entry:
+        case PointKind::go_entry:
+        case PointKind::go_return:
             break;
     }
     return point.row;
@@ -71,7 +75,10 @@ Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& progr
     FileProbes probes(scope);
     std::vector<const ProbePoint*> returns;
     for (const ProbePoint& point : points)
-        if (point.kind != PointKind::entry) returns.push_back(&point);
+        if (point.kind == PointKind::return_instruction || point.kind == PointKind::unseen_return)
+            returns.push_back(&point);
+    if (auto attached = probes.attach_go(rung, programs, table, file_fd, points); !attached)
+        return std::move(attached).error();
     // A call that is seen at entry is then seen at its return too.
     if (auto attached = probes.attach_plain(rung, programs.on_return_instruction, file_fd, returns); !attached)
         return std::move(attached).error();
@@ -91,6 +98,22 @@ Result<FileProbes> FileProbes::attach(AttachRung rung, const RungPrograms& progr
         }
     }
     return probes;
+}
+
+/// Returns first, then what gives back, then what allocates.
+Result<void> FileProbes::attach_go(AttachRung rung, const RungPrograms& programs, const AllocatorTable& table,
+                                   int file_fd, std::span<const ProbePoint> points) {
+    std::vector<const ProbePoint*> returns;
+    std::vector<const ProbePoint*> ends;
+    std::vector<const ProbePoint*> entries;
+    for (const ProbePoint& point : points) {
+        if (point.kind == PointKind::go_return) returns.push_back(&point);
+        if (point.kind == PointKind::go_entry || point.kind == PointKind::go_entry_checked)
+            (frees(table[point.row].row) ? ends : entries).push_back(&point);
+    }
+    if (auto attached = attach_plain(rung, programs.on_go_return, file_fd, returns); !attached) return attached;
+    if (auto attached = attach_plain(rung, programs.on_go_call, file_fd, ends); !attached) return attached;
+    return attach_plain(rung, programs.on_go_call, file_fd, entries);
 }
 
 Result<void> FileProbes::attach_plain(AttachRung rung, const bpf_program* program, int file_fd,

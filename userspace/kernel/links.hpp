@@ -33,6 +33,8 @@ struct RungPrograms {
     bpf_program* on_return = nullptr;          // multi and perf
     bpf_program* on_call_or_return = nullptr;  // session
     bpf_program* on_return_instruction = nullptr;
+    bpf_program* on_go_call = nullptr;
+    bpf_program* on_go_return = nullptr;
 };
 
 /// Whose hits a link takes.
@@ -56,6 +58,8 @@ class FileProbes {
     explicit FileProbes(LinkScope scope);
     Result<void> attach_group(AttachRung rung, const RungPrograms& programs, int file_fd,
                               const std::vector<const ProbePoint*>& points, bool waits_for_return);
+    Result<void> attach_go(AttachRung rung, const RungPrograms& programs, const AllocatorTable& table, int file_fd,
+                           std::span<const ProbePoint> points);
     Result<void> attach_plain(AttachRung rung, const bpf_program* program, int file_fd,
                               const std::vector<const ProbePoint*>& points);
     Result<void> attach_multi(const bpf_program* program, uint32_t attach_type, bool is_return, int file_fd,

@@ -36,6 +36,8 @@ ProgramRuns Session::program_runs() const {
     add_runs(runs, &ProgramRuns::session_hits, skeleton_->progs.on_call_or_return);
     add_runs(runs, &ProgramRuns::return_hits, skeleton_->progs.on_return);
     add_runs(runs, &ProgramRuns::instruction_hits, skeleton_->progs.on_return_instruction);
+    add_runs(runs, &ProgramRuns::plain_hits, skeleton_->progs.on_go_call);
+    add_runs(runs, &ProgramRuns::instruction_hits, skeleton_->progs.on_go_return);
     return runs;
 }
 

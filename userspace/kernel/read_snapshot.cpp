@@ -113,6 +113,7 @@ std::optional<Site> read_site(uint32_t index, const mt_site& value, bool is_samp
     const uint32_t flags = load(value.flags);
     if (!(flags & MT_SITE_READY)) return std::nullopt;
     Site site{.index = index, .owner = load(value.key.owner), .row = value.key.row, .flags = flags, .totals = {}};
+    site.kernel_hash = load(value.key.stack_hash[0]);
     // The freed figures first: whatever was freed then had been allocated, so live is never negative.
     site.totals.frees = load(value.frees);
     site.totals.freed_bytes = load(value.freed_bytes);

@@ -37,6 +37,8 @@ void choose_programs(memtrace_bpf& skeleton, AttachRung rung) {
     set_attach_type(skeleton.progs.on_call, bpf_trace_uprobe_multi);
     set_attach_type(skeleton.progs.on_return, bpf_trace_uprobe_multi);
     set_attach_type(skeleton.progs.on_return_instruction, bpf_trace_uprobe_multi);
+    set_attach_type(skeleton.progs.on_go_call, bpf_trace_uprobe_multi);
+    set_attach_type(skeleton.progs.on_go_return, bpf_trace_uprobe_multi);
 }
 
 void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung rung) {
@@ -240,8 +242,9 @@ Result<void> Session::open_ring() {
 }
 
 RungPrograms Session::rung_programs() const {
-    return {skeleton_->progs.on_call, skeleton_->progs.on_return, skeleton_->progs.on_call_or_return,
-            skeleton_->progs.on_return_instruction};
+    return {skeleton_->progs.on_call,           skeleton_->progs.on_return,
+            skeleton_->progs.on_call_or_return, skeleton_->progs.on_return_instruction,
+            skeleton_->progs.on_go_call,        skeleton_->progs.on_go_return};
 }
 
 Result<FileProbes> Session::attach(int file_fd, std::span<const ProbePoint> points, pid_t pid) {

@@ -263,6 +263,12 @@ constexpr auto other_functions = std::to_array<AllocatorFunction>({
     {.family = "boehm", .symbol = "GC_debug_strndup",                           .name = "GC_debug_strndup",                           .row = does(MT_OP_ALLOCATE, {}, MT_ROW_COLLECTED | MT_ROW_SIZE_OF_STRING), .kind = BlockKind::gc, .may_return_inside = true},
     {.family = "boehm", .symbol = "GC_debug_realloc",                           .name = "GC_debug_realloc",                           .row = reallocates({.size = 2, .old = 1}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .may_return_inside = true},
     {.family = "boehm", .symbol = "GC_debug_free",                              .name = "GC_debug_free",                              .row = does(MT_OP_FREE, {.old = 1}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .null_does_nothing = true},
+
+    // Go 1.18 on: the objects that its runtime samples for its own heap profile; or, with --go-full, all of them.
+    {.family = "go", .symbol = "runtime.setprofilebucket", .name = "Go allocation", .row = does(MT_OP_GO_SAMPLE, {}), .kind = BlockKind::gc, .scope = RowScope::go_runtime},
+    {.family = "go", .symbol = "runtime.freeSpecial", .name = "runtime.freeSpecial", .row = does(MT_OP_GO_SAMPLE_END, {}), .kind = BlockKind::gc, .scope = RowScope::go_runtime},
+    {.family = "go", .symbol = "runtime.mallocgc", .name = "runtime.mallocgc", .row = does(MT_OP_GO_ALLOCATE, {}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .scope = RowScope::go_runtime},
+    {.family = "go", .symbol = "runtime.mallocgc*SC*", .name = "runtime.mallocgc", .row = does(MT_OP_GO_ALLOCATE, {}, MT_ROW_COLLECTED), .kind = BlockKind::gc, .scope = RowScope::go_runtime},
 });
 // clang-format on
 

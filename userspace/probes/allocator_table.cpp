@@ -30,6 +30,8 @@ bool applies(const AllocatorFunction& function, const FileAllocator& allocator, 
             return function.family == allocator.family && (allocator.has_malloc || !is_cxx(function.symbol));
         case RowScope::callers_of_malloc:
             return !allocator.has_malloc;
+        case RowScope::go_runtime:
+            return false;
         case RowScope::functions_of_a_user:
             return is_file(file, function.file);
     }

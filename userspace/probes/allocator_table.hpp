@@ -36,6 +36,10 @@ class AllocatorTable {
     /// A function that the user named; its texts are copied. Errors: the row contradicts itself, the table is full.
     Result<void> add_function(const AllocatorFunction& function);
 
+    /// Every allocation of Go programs is traced, not those alone that their runtime samples.
+    void trace_go_fully() { traces_go_fully_ = true; }
+    bool traces_go_fully() const { return traces_go_fully_; }
+
     /// Rows that come with the user's first function.
     static constexpr size_t jump_rows = 4;
 
@@ -58,6 +62,7 @@ class AllocatorTable {
     uint32_t find_named(std::string_view symbol, const FileAllocator& allocator, std::string_view file) const;
     uint32_t find_prefixed(std::string_view symbol) const;
 
+    bool traces_go_fully_ = false;
     std::vector<AllocatorFunction> rows_;
     std::unordered_multimap<std::string_view, uint32_t> rows_by_symbol_;
     std::vector<Prefix> prefixes_;

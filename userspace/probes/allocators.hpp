@@ -19,6 +19,7 @@ enum class RowScope : uint8_t {
     everywhere,           // the name says whose it is: mallocx
     family,               // where the file's allocator is of the row's family: malloc
     callers_of_malloc,    // where the file has no malloc of its own: libstdc++'s operator new
+    go_runtime,           // found by a Go program's own table of functions; a '*' in the symbol stands for anything
     functions_of_a_user,  // named on the command line; `file` may say where
 };
 
@@ -66,7 +67,7 @@ constexpr bool is_return_probed(const mt_row& row) {
 /// Whether the function only gives back: such probes are attached first and detached last, so that no block stays live
 /// whose end was not seen.
 constexpr bool frees(const mt_row& row) {
-    return row.operation == MT_OP_FREE || row.operation == MT_OP_UNMAP;
+    return row.operation == MT_OP_FREE || row.operation == MT_OP_UNMAP || row.operation == MT_OP_GO_SAMPLE_END;
 }
 
 /// Whether a garbage collector gives its blocks back.
@@ -105,6 +106,9 @@ constexpr bool has_right_arguments(const mt_row& row) {
         case MT_OP_ALLOCATE_OUT:
             return has_size && has_out && !has_old;
         case MT_OP_THROW:
+        case MT_OP_GO_ALLOCATE:
+        case MT_OP_GO_SAMPLE:
+        case MT_OP_GO_SAMPLE_END:
             return !has_any_size && !has_count && !has_old && !has_out;
         case MT_OP_DELEGATE:
             return row.size_argument != 0 && has_size && !has_count && !has_old && !has_out;

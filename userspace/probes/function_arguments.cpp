@@ -43,6 +43,9 @@ constexpr std::array operations = {
     Operation{MT_OP_UNMAP, "unmap"},
     Operation{MT_OP_REMAP, "remap"},
     Operation{MT_OP_THROW, "throw"},
+    Operation{MT_OP_GO_ALLOCATE, "allocate"},
+    Operation{MT_OP_GO_SAMPLE, "sample"},
+    Operation{MT_OP_GO_SAMPLE_END, "free"},
 };
 
 const Operation* find_operation(uint8_t number) {

@@ -12,6 +12,7 @@
 
 #include "probes/allocator_families.hpp"
 #include "probes/function_returns.hpp"
+#include "probes/go_points.hpp"
 
 namespace memtrace {
 namespace {
@@ -78,7 +79,9 @@ std::vector<Definition> find_definitions(const ElfFile& file, const std::vector<
 /// Looks at one file.
 class Resolver {
   public:
-    Resolver(const ElfFile& file, const AllocatorTable& table) : file_(file), table_(table) {}
+    /// `go`: null where the file is no Go program.
+    Resolver(const ElfFile& file, const AllocatorTable& table, const GoProgram* go)
+        : file_(file), table_(table), go_(go) {}
 
     Result<ProbePoints> look(std::vector<FunctionSymbol> functions);
 
@@ -93,6 +96,7 @@ class Resolver {
 
     const ElfFile& file_;
     const AllocatorTable& table_;
+    const GoProgram* go_;
     std::vector<FunctionSymbol> functions_;
     std::vector<uint64_t> addresses_;  // sorted
     ProbePoints found_;
@@ -109,6 +113,8 @@ std::optional<ProbePoint> Resolver::entry_point(const Definition& definition) {
         return std::nullopt;
     };
     if (symbol.is_ifunc) return refuse("an indirect function (STT_GNU_IFUNC): its address is known only at run time");
+    if (go_ != nullptr && go_->at(symbol.vaddr))
+        return refuse("Go code: a probe on its return would end the program; --go-full traces what it allocates");
     const auto offset = file_.file_offset(symbol.vaddr);
     if (!offset) return refuse(fmt::format("address {:#x} is in no executable segment", symbol.vaddr));
     const auto code = file_.code(symbol.vaddr, own_size(symbol, addresses_));
@@ -231,7 +237,10 @@ Result<ProbePoints> find_probe_points(const ElfFile& file, const AllocatorTable&
     if (!functions) return functions.error();
     if (debug_file != nullptr)
         if (auto more = debug_file->functions()) functions->insert(functions->end(), more->begin(), more->end());
-    return Resolver(file, table).look(std::move(*functions));
+    const auto go = GoProgram::read(file);
+    auto found = Resolver(file, table, go ? &*go : nullptr).look(std::move(*functions));
+    if (found && go) add_go_points(file, *go, table, *found);
+    return found;
 }
 
 }  // namespace memtrace

@@ -17,7 +17,14 @@ enum class PointKind : uint8_t {
     entry,
     return_instruction,  // of functions that may throw; has no row
     unseen_return,       // a jump out of them to where their return is seen otherwise or not; has no row
+    go_entry,            // of a function of Go's runtime, which is never return-probed
+    go_entry_checked,    // ... on the jump to where its stack grows
+    go_return,           // ... at one of its return instructions
 };
+
+constexpr bool is_entry(PointKind kind) {
+    return kind == PointKind::entry || kind == PointKind::go_entry || kind == PointKind::go_entry_checked;
+}
 
 struct ProbePoint {
     PointKind kind = PointKind::entry;

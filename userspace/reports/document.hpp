@@ -134,6 +134,25 @@ struct SiteEntry {
     uint64_t allocated_since_previous_bytes = 0;  // for people, as in ReportRecord
 };
 
+/// A call stack in a runtime's own heap profile; estimates.
+struct CensusSite {
+    uint64_t live_bytes = 0;
+    uint64_t live_blocks = 0;
+    uint64_t allocated_bytes = 0;  // since the process began
+    uint64_t allocations = 0;
+    uint64_t live_samples = 0;           // what the live figures are estimated from
+    std::vector<std::string> functions;  // from the allocation's caller to the start
+};
+
+/// What is live of a sampled heap from before the attach, in no other figure; estimates.
+struct BeforeAttachRecord {
+    uint64_t live_bytes = 0;
+    uint64_t live_blocks = 0;
+    uint64_t error_bytes = 0;  // one standard error of live_bytes
+    uint64_t sites_total = 0;
+    std::vector<CensusSite> sites;  // by live_bytes; of their figures the live ones
+};
+
 /// One report: a scope at one moment. What the JSON contract does not name is for people (text).
 struct ReportRecord {
     uint64_t sequence = 0;
@@ -152,7 +171,8 @@ struct ReportRecord {
     std::vector<SiteEntry> sites;
     std::vector<ProcessEntry> processes;  // all that live or ended since the last report, by pid; not by process
     EndedProcesses ended_processes;       // that ended before
-    std::optional<std::vector<TypeEntry>> types;  // with --types
+    std::optional<std::vector<TypeEntry>> types;      // with --types
+    std::optional<BeforeAttachRecord> before_attach;  // of Go programs that ran already
 
     size_t top = 0;  // rows of `processes` that a person is shown; 0: all
     int64_t mappings_growth_bytes = 0;
@@ -169,16 +189,6 @@ struct RestRecord {
     uint64_t live_bytes = 0;
     int64_t growth_bytes = 0;
     bool have_ended = false;  // their last reports, since the previous tick
-};
-
-/// A call stack in a runtime's own heap profile; estimates.
-struct CensusSite {
-    uint64_t live_bytes = 0;
-    uint64_t live_blocks = 0;
-    uint64_t allocated_bytes = 0;  // since the process began
-    uint64_t allocations = 0;
-    uint64_t live_samples = 0;           // what the live figures are estimated from
-    std::vector<std::string> functions;  // from the allocation's caller to the start
 };
 
 /// What is live in a collected heap, read without a probe (`memtrace census`): by type, or by call site.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 namespace memtrace {
@@ -122,6 +124,20 @@ std::string_view scope_kind_name(ScopeKind kind) {
     return "process";
 }
 
+void add(std::optional<BeforeAttachRecord>& all, BeforeAttachRecord one) {
+    if (!all) {
+        all = std::move(one);
+        return;
+    }
+    all->error_bytes =
+        static_cast<uint64_t>(std::hypot(static_cast<double>(all->error_bytes), static_cast<double>(one.error_bytes)));
+    all->live_bytes += one.live_bytes;
+    all->live_blocks += one.live_blocks;
+    all->sites_total += one.sites_total;
+    std::ranges::move(one.sites, std::back_inserter(all->sites));
+    std::ranges::stable_sort(all->sites, std::greater(), &CensusSite::live_bytes);
+}
+
 ReportRecord build_leak_report(ScopeFigures figures, const LeakReportInput& input, const LeakReportOptions& options,
                                SiteNames& names, const RowNames& row_names) {
     ReportRecord record;
@@ -150,6 +166,9 @@ ReportRecord build_leak_report(ScopeFigures figures, const LeakReportInput& inpu
     if (options.min_count > 0)
         std::erase_if(figures.sites,
                       [&](const SiteFigures& site) { return site.totals.allocations < options.min_count; });
+    record.before_attach = input.before_attach;
+    if (record.before_attach && options.top != 0 && record.before_attach->sites.size() > options.top)
+        record.before_attach->sites.resize(options.top);
     if (options.shows_types) record.types = type_entries(input.objects, options.order, options.min_count, options.top);
     const auto types = types_of_sites(input.objects);
     order_sites(figures.sites, options.order);

@@ -66,6 +66,7 @@ struct LeakReportInput {
     MemoryFigures memory;
     const ProcessDescriptions* processes = nullptr;  // of every row of the figures
     std::vector<NamedObjects> objects;               // of its collected heap
+    std::optional<BeforeAttachRecord> before_attach;
 };
 
 struct LeakReportOptions {
@@ -77,6 +78,9 @@ struct LeakReportOptions {
     std::string only_type;   // call sites show what they hold of it; empty: of all
     uint64_t min_count = 0;  // call sites and types with fewer allocations are not shown
 };
+
+/// Adds what another process has; one standard error of both is that of their sum.
+void add(std::optional<BeforeAttachRecord>& all, BeforeAttachRecord one);
 
 /// "process", "tree" ...
 std::string_view scope_kind_name(ScopeKind kind);

@@ -11,10 +11,6 @@
 #include <unordered_set>
 
 #include "probes/instructions.hpp"
-#include "processes/mappings.hpp"
-#include "processes/process.hpp"
-#include "processes/target_memory.hpp"
-#include "runtimes/go_program.hpp"
 
 namespace memtrace {
 namespace {
@@ -27,14 +23,6 @@ constexpr uint64_t memory_profile = 1;
 constexpr uint64_t max_stack = 1024;
 constexpr size_t max_buckets = 1 << 20;
 constexpr uint64_t max_function_bytes = 4096;
-
-/// One Go program that runs, with what is needed to find its variables.
-struct GoProcess {
-    TargetMemory memory;
-    ElfFile file;
-    GoProgram program;
-    uint64_t bias = 0;
-};
 
 std::optional<uint64_t> rip_load_target(const Instruction& instruction, uint64_t function_start) {
     const ZydisDecodedOperand& from = instruction.operands[1];
@@ -59,31 +47,6 @@ std::optional<uint64_t> loaded_variable(const GoProcess& go, std::string_view fu
         if (variable && wants_first) break;
     }
     return variable;
-}
-
-Result<GoProcess> open_go_process(pid_t pid) {
-    const auto process = read_process(pid);
-    if (!process) return process.error();
-    const auto mappings = read_mappings(pid);
-    if (!mappings) return mappings.error();
-    const std::string name = fmt::format("{}[{}]", process->comm, pid);
-    for (const Mapping& mapping : *mappings) {
-        if (!mapping.is_executable || mapping.path != process->exe) continue;
-        const auto fd = open_mapped_file(pid, mapping);
-        if (!fd) return fd.error();
-        auto file = ElfFile::open(fd->get(), mapping.path);
-        if (!file) return file.error();
-        auto program = GoProgram::read(*file);
-        if (!program) return Error{name, program.error().why, "", ExitStatus::no_allocator};
-        auto memory = TargetMemory::open(pid);
-        if (!memory) return std::move(memory).error();
-        const auto known = program->find("runtime.mallocgc");
-        const auto offset = known ? file->file_offset(known->start) : std::nullopt;
-        if (!offset) return Error{name, "its table of Go functions does not fit its code"};
-        const uint64_t bias = mapping.start + *offset - mapping.file_offset - known->start;
-        return GoProcess{std::move(*memory), std::move(*file), std::move(*program), bias};
-    }
-    return Error{name, "its program is not mapped", "", ExitStatus::no_allocator};
 }
 
 Error form_error(const GoProcess& go, std::string_view what) {
@@ -127,41 +90,42 @@ std::optional<Bucket> read_bucket(const TargetMemory& memory, uint64_t address) 
     return bucket;
 }
 
-/// runtime/pprof's scaleHeapSample: an object of `size_bytes` is sampled with probability 1 - e^(-size / rate).
-double sampling_probability(uint64_t size_bytes, uint64_t rate_bytes) {
+}  // namespace
+
+double go_sampling_probability(uint64_t size_bytes, uint64_t rate_bytes) {
     if (rate_bytes <= 1) return 1;
     return -std::expm1(-static_cast<double>(size_bytes) / static_cast<double>(rate_bytes));
 }
 
-}  // namespace
-
-bool is_go_process(pid_t pid) {
-    return static_cast<bool>(open_go_process(pid));
+Result<GoHeapReader> GoHeapReader::open(const GoProcess& go) {
+    const auto head = loaded_variable(go, "runtime.mProf_FlushLocked", true);
+    const auto rate = loaded_variable(go, "runtime.profilealloc", false);
+    if (!head || !rate) return form_error(go, "its variables were not found");
+    return GoHeapReader(go, go.bias + *head, go.bias + *rate);
 }
 
-Result<GoHeapProfile> read_go_heap_profile(pid_t pid) {
-    const auto go = open_go_process(pid);
-    if (!go) return go.error();
-    const auto head_variable = loaded_variable(*go, "runtime.mProf_FlushLocked", true);
-    const auto rate_variable = loaded_variable(*go, "runtime.profilealloc", false);
-    if (!head_variable || !rate_variable) return form_error(*go, "its variables were not found");
-    const auto rate = go->memory.read_value<uint64_t>(go->bias + *rate_variable);
-    const auto head = go->memory.read_value<uint64_t>(go->bias + *head_variable);
-    if (!rate || !head) return form_error(*go, "its variables cannot be read");
+std::optional<uint64_t> GoHeapReader::sampled_every_bytes() const {
+    return go_->memory.read_value<uint64_t>(rate_);
+}
+
+Result<GoHeapProfile> GoHeapReader::read() const {
+    const auto rate = sampled_every_bytes();
+    const auto head = go_->memory.read_value<uint64_t>(head_);
+    if (!rate || !head) return form_error(*go_, "its variables cannot be read");
     if (*rate == 0)
-        return Error{go->file.name(), "keeps no heap profile (MemProfileRate = 0)",
+        return Error{go_->file.name(), "keeps no heap profile (MemProfileRate = 0)",
                      "Go's linker leaves it out of programs that use none: import runtime/pprof or net/http/pprof"};
     GoHeapProfile profile{.sampled_every_bytes = *rate};
     std::unordered_map<uint64_t, std::string> names;
     std::unordered_set<uint64_t> seen;
     for (uint64_t address = *head; address != 0 && seen.size() < max_buckets;) {
-        if (!seen.insert(address).second) return form_error(*go, "its list is a circle");
-        const auto bucket = read_bucket(go->memory, address);
-        if (!bucket) return form_error(*go, "a bucket contradicts itself");
-        address = bucket->next;
-        const double probability = sampling_probability(bucket->size_bytes, *rate);
+        if (!seen.insert(address).second) return form_error(*go_, "its list is a circle");
+        const auto bucket = read_bucket(go_->memory, address);
+        if (!bucket) return form_error(*go_, "a bucket contradicts itself");
+        const double probability = go_sampling_probability(bucket->size_bytes, *rate);
         const auto live = static_cast<double>(bucket->allocations - bucket->frees);
-        GoAllocations entry{.size_bytes = bucket->size_bytes,
+        GoAllocations entry{.bucket = address,
+                            .size_bytes = bucket->size_bytes,
                             .samples = bucket->allocations,
                             .live_samples = bucket->allocations - bucket->frees,
                             .allocations = static_cast<double>(bucket->allocations) / probability,
@@ -169,14 +133,23 @@ Result<GoHeapProfile> read_go_heap_profile(pid_t pid) {
                             .live_variance = live * (1 - probability) / (probability * probability)};
         for (const uint64_t return_address : bucket->stack) {
             std::string& name = names[return_address];
-            const auto function = go->program.at(return_address - 1 - go->bias);
+            const auto function = go_->program.at(return_address - 1 - go_->bias);
             if (name.empty()) name = function ? function->name : fmt::format("{:#x}", return_address);
             entry.functions.push_back(name);
         }
         profile.samples += entry.samples;
         profile.allocations.push_back(std::move(entry));
+        address = bucket->next;
     }
     return profile;
+}
+
+Result<GoHeapProfile> read_go_heap_profile(pid_t pid) {
+    const auto go = open_go_process(pid);
+    if (!go) return go.error();
+    const auto reader = GoHeapReader::open(*go);
+    if (!reader) return reader.error();
+    return reader->read();
 }
 
 }  // namespace memtrace

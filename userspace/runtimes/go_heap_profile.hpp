@@ -6,15 +6,18 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
+#include "runtimes/go_process.hpp"
 
 namespace memtrace {
 
 /// Objects of one size that one call stack allocated: sampled ones, and what they stand for.
 struct GoAllocations {
+    uint64_t bucket = 0;      // address of the runtime's own record of them, one for a call stack and size
     uint64_t size_bytes = 0;  // of one
     uint64_t samples = 0;
     uint64_t live_samples = 0;
@@ -30,11 +33,29 @@ struct GoHeapProfile {
     std::vector<GoAllocations> allocations = {};
 };
 
-/// Errors: no_such_target, not_privileged; no_allocator where it is no Go program; a version whose profile is of
-/// another form; MemProfileRate = 0, so that there is no profile.
-Result<GoHeapProfile> read_go_heap_profile(pid_t pid);
+/// Where a Go process keeps its heap profile.
+class GoHeapReader {
+  public:
+    /// Errors: a version whose profile is of another form. `go` must outlive the reader.
+    static Result<GoHeapReader> open(const GoProcess& go);
 
-/// Whether the process runs a Go program.
-bool is_go_process(pid_t pid);
+    /// runtime.MemProfileRate: 0 is no profile, 1 every object. None where it cannot be read: the process has ended.
+    std::optional<uint64_t> sampled_every_bytes() const;
+    /// Errors: MemProfileRate = 0, so that there is no profile; one of another form.
+    Result<GoHeapProfile> read() const;
+
+  private:
+    GoHeapReader(const GoProcess& go, uint64_t head, uint64_t rate) : go_(&go), head_(head), rate_(rate) {}
+
+    const GoProcess* go_;
+    uint64_t head_;  // addresses of the variables
+    uint64_t rate_;
+};
+
+/// An object of `size_bytes` is sampled with this probability (runtime/pprof, scaleHeapSample).
+double go_sampling_probability(uint64_t size_bytes, uint64_t rate_bytes);
+
+/// Errors: no_such_target, not_privileged; no_allocator where it is no Go program; those of GoHeapReader.
+Result<GoHeapProfile> read_go_heap_profile(pid_t pid);
 
 }  // namespace memtrace

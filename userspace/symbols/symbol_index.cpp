@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "probes/go_program.hpp"
+
 namespace memtrace {
 namespace {
 
@@ -41,11 +43,22 @@ SymbolIndex::SymbolIndex(Dwfl_Module* module) {
     const int count = ::dwfl_module_getsymtab(module);
     for (int number = 1; number < count; ++number)
         add_symbol(module, number);
+    if (functions_.empty()) add_go_functions(module);
     std::sort(functions_.begin(), functions_.end(), is_before);
     std::sort(labels_.begin(), labels_.end(), is_before);
     uint64_t end = 0;
     for (const Symbol& function : functions_)
         ends_.push_back(end = std::max(end, function.end));
+}
+
+void SymbolIndex::add_go_functions(Dwfl_Module* module) {
+    GElf_Addr bias = 0;
+    const auto program = GoProgram::read(::dwfl_module_getelf(module, &bias), "");
+    if (!program) return;
+    for (GoProgram::Function& function : program->functions_starting_with("")) {
+        go_names_.push_back(std::move(function.name));
+        functions_.push_back({bias + function.start, bias + function.end, go_names_.back().c_str(), 0});
+    }
 }
 
 void SymbolIndex::add_symbol(Dwfl_Module* module, int number) {

@@ -51,11 +51,12 @@ void CollectedHeaps::open_heaps(const std::map<pid_t, Target>& targets) {
     }
 }
 
-void CollectedHeaps::open_soon(const std::map<pid_t, Target>& targets, uint64_t now_ns) {
+bool CollectedHeaps::open_soon(const std::map<pid_t, Target>& targets, uint64_t now_ns) {
     constexpr uint64_t between_tries_ns = 10'000'000;
-    if (now_ns - tried_ns_ < between_tries_ns) return;
+    if (now_ns - tried_ns_ < between_tries_ns) return false;
     tried_ns_ = now_ns;
     open_heaps(targets);
+    return true;
 }
 
 /// Fails for a moment while the dynamic linker is at work.

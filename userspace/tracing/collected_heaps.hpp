@@ -28,8 +28,8 @@ class CollectedHeaps {
 
     /// Opens the collected heaps of `targets` that can be read by now: once the dynamic linker has done its work.
     void open_heaps(const std::map<pid_t, Target>& targets);
-    /// The same, but not again and again.
-    void open_soon(const std::map<pid_t, Target>& targets, uint64_t now_ns);
+    /// The same, but not again and again; false when it is too soon.
+    bool open_soon(const std::map<pid_t, Target>& targets, uint64_t now_ns);
     /// Some target has, or had, a collected heap: its blocks are needed whole.
     bool has_any() const { return !heaps_.empty(); }
     /// The present address space of `pid` has ended.

@@ -26,10 +26,11 @@ ProbedFile ProbeCache::probe_file(int fd, const std::string& name) const {
         log_warning(fmt::format("{}: calls of {} are not seen: {}", name, skipped.symbol, skipped.reason));
     bool has_mappings = false;
     for (const ProbePoint& point : probed.points) {
-        if (point.kind != PointKind::entry) continue;
+        if (!is_entry(point.kind)) continue;
         const AllocatorFunction& function = table_[point.row];
         (function.kind == BlockKind::mapping ? has_mappings : probed.has_heap) = true;
-        probed.has_collector |= function.kind == BlockKind::gc;
+        probed.has_collector |= function.kind == BlockKind::gc && function.scope != RowScope::go_runtime;
+        probed.is_go |= function.scope == RowScope::go_runtime;
         probed.families.emplace(function.family);
     }
     probed.has_malloc = found->allocator.has_malloc;

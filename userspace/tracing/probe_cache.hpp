@@ -17,6 +17,7 @@ struct ProbedFile {
     std::set<std::string> families;  // of the table
     bool has_heap = false;           // it defines functions of heap blocks, so it is an allocator's file
     bool has_collector = false;      // ... and these are of a garbage collector
+    bool is_go = false;              // ... or it is a Go program
     bool has_malloc = false;         // ... and malloc itself: what other allocator functions do, it does by itself
     bool has_only_heap = false;      // ... and no mapping functions: its own mappings are the allocator's
 };

@@ -16,6 +16,7 @@ namespace memtrace {
 struct AllocatorMapping {
     Mapping mapping;
     bool has_collector = false;  // it collects garbage
+    bool is_go = false;          // it is a Go program
     bool has_only_heap = false;  // what the file maps for itself is memory of its allocator
 };
 

@@ -118,7 +118,7 @@ Result<void> TargetProbes::try_mapping(Target& target, const Mapping& mapping) {
     const ProbedFile* file = cache_.find_known(identity);
     if (!file || !file->has_heap) return {};
     target.families.insert(file->families.begin(), file->families.end());
-    target.allocator_mappings.push_back({mapping, file->has_collector, file->has_only_heap});
+    target.allocator_mappings.push_back({mapping, file->has_collector, file->is_go, file->has_only_heap});
     return {};
 }
 

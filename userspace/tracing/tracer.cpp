@@ -80,6 +80,7 @@ void Tracer::arm() {
             log_warning(started.error().what + ": " + started.error().why);
     // Before the first object: what is allocated earlier has no type.
     collected_heaps_.open_heaps(targets_.all());
+    go_heaps_.open_heaps(targets_.all());
     session_->arm();
     targets_.note_recording_begins();
 }
@@ -89,7 +90,7 @@ void Tracer::drain(TracerListener& listener) {
     drained_ns_ = monotonic_now_ns();
     read_mapping_events(drained_ns_);
     session_->drain_events(*this);
-    collected_heaps_.open_soon(targets_.all(), drained_ns_);
+    if (collected_heaps_.open_soon(targets_.all(), drained_ns_)) go_heaps_.open_heaps(targets_.all());
 }
 
 /// Naming the sites of a large report takes longer than the ring buffer can wait.
@@ -122,16 +123,25 @@ void Tracer::on_raw_stack(const mt_raw_stack_event& event) {
 }
 
 Snapshot Tracer::read_snapshot(BlockDetail detail) {
+    go_heaps_.open_heaps(targets_.all());
+    go_heaps_.read_profiles();
     collected_heaps_.open_heaps(targets_.all());
-    if (collected_heaps_.has_any()) detail = BlockDetail::whole;
+    if (collected_heaps_.has_any() || go_heaps_.has_any()) detail = BlockDetail::whole;
     Snapshot snapshot = session_->read_snapshot(detail);
     if (collected_heaps_.release_dead(snapshot)) snapshot = session_->read_snapshot(detail);
+    go_heaps_.complete(snapshot);
+    const std::vector<TypedObjects> go_objects = go_heaps_.take_typed_objects(snapshot);
     collected_heaps_.add_live_objects(snapshot);
+    snapshot.typed_objects.insert(snapshot.typed_objects.end(), go_objects.begin(), go_objects.end());
     targets_.leave_out_later_processes(snapshot);
     for (Site& site : snapshot.sites)
         site.stack = stack_store_.stack_hash(site.index);
     count_unknown_frees(snapshot);
     return snapshot;
+}
+
+std::string Tracer::type_name(pid_t pid, uint32_t type) const {
+    return go_heaps_.type_name(pid, type).value_or(collected_heaps_.type_name(pid, type));
 }
 
 /// The allocator's file whose code is at `address` of the process.
@@ -170,7 +180,9 @@ void Tracer::on_block(const mt_block_event& event) {
 
 void Tracer::on_process(const mt_process_event& event) {
     read_mapping_events(event.header.time_ns);
-    if (event.header.type == MT_EVENT_EXEC) collected_heaps_.end_address_space(static_cast<pid_t>(event.header.tgid));
+    const auto pid = static_cast<pid_t>(event.header.tgid);
+    if (event.header.type == MT_EVENT_EXEC) collected_heaps_.end_address_space(pid);
+    if (event.header.type == MT_EVENT_EXEC || event.header.type == MT_EVENT_EXIT) go_heaps_.end_address_space(pid);
     if (event.header.type == MT_EVENT_EXEC && event.header.owner) {
         ended_by_exec_.insert(event.header.owner);
         mapping_ledger_.end_owner(event.header.owner);
@@ -222,6 +234,7 @@ void Tracer::forget(pid_t pid) {
     }
     forgotten_owners_.insert(forgotten_owners_.end(), owners.begin(), owners.end());
     collected_heaps_.forget(pid);
+    go_heaps_.forget(pid);
 }
 
 const std::vector<Frame>& Tracer::frames(uint32_t site) {

@@ -24,6 +24,7 @@
 #include "reports/leak_report.hpp"
 #include "symbols/stack_store.hpp"
 #include "tracing/collected_heaps.hpp"
+#include "tracing/go_heaps.hpp"
 #include "tracing/overhead.hpp"
 #include "tracing/raw_stacks.hpp"
 #include "tracing/scope.hpp"
@@ -100,7 +101,9 @@ class Tracer : private EventSink, public SiteNames {
     /// given to others. Not while sites are named.
     void release_ended();
     /// Of a collected heap's objects in `pid`.
-    std::string type_name(pid_t pid, uint32_t type) const { return collected_heaps_.type_name(pid, type); }
+    std::string type_name(pid_t pid, uint32_t type) const;
+    /// Of a Go program's sampled heap; none of others.
+    std::optional<BeforeAttachRecord> live_from_before(pid_t pid) const { return go_heaps_.live_from_before(pid); }
 
     const std::vector<Frame>& frames(uint32_t site) override;
     std::optional<std::string> site_id(uint32_t site, std::string_view kind, std::string_view function) override;
@@ -116,6 +119,7 @@ class Tracer : private EventSink, public SiteNames {
           session_(std::move(session)),
           mapping_events_(std::move(mapping_events)),
           collected_heaps_(*session_, table_, std::move(type_names)),
+          go_heaps_(table_),
           raw_stacks_(stack_store_, options.max_stack_frames, options.folds_stacks),
           targets_(*session_, stack_store_, table_, scope_) {}
 
@@ -137,6 +141,7 @@ class Tracer : private EventSink, public SiteNames {
     std::unique_ptr<Session> session_;
     MappingEvents mapping_events_;
     CollectedHeaps collected_heaps_;
+    GoHeaps go_heaps_;
     StackStore stack_store_;
     RawStacks raw_stacks_;
     std::unordered_map<uint32_t, std::string> raw_stack_errors_;  // by site

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 type dog struct {
@@ -17,6 +18,7 @@ type dog struct {
 }
 
 var kennel []*dog
+var last []byte
 
 //go:noinline
 func makeDogs(count int) {
@@ -30,7 +32,41 @@ func makeGarbage(count int) {
 	for i := 0; i < count; i++ {
 		buffer := make([]byte, 10000)
 		buffer[i] = 1
+		last = buffer
 	}
+}
+
+type cat struct {
+	paws [6]int
+}
+
+var litters [64][]*cat
+
+// On a stack that grows while it allocates.
+//
+//go:noinline
+func makeCats(litter int, count int) int {
+	var room [256]byte
+	if count == 0 {
+		return 0
+	}
+	room[count%256] = byte(count)
+	litters[litter] = append(litters[litter], &cat{})
+	return int(room[count%256]) + makeCats(litter, count-1)
+}
+
+// Goroutines that go from thread to thread.
+func makeLitters() {
+	var all sync.WaitGroup
+	for litter := range litters {
+		all.Add(1)
+		go func(litter int) {
+			defer all.Done()
+			litters[litter] = make([]*cat, 0, 500)
+			makeCats(litter, 500)
+		}(litter)
+	}
+	all.Wait()
 }
 
 func answer() {
@@ -59,6 +95,7 @@ func main() {
 		}
 		makeDogs(200000)
 		makeGarbage(5000)
+		makeLitters()
 		answer()
 	}
 }

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "catch.hpp"
-#include "runtimes/go_program.hpp"
+#include "probes/go_program.hpp"
 
 using namespace memtrace;
 

@@ -1,4 +1,4 @@
-#include "runtimes/go_program.hpp"
+#include "probes/go_program.hpp"
 
 #include <gelf.h>
 #include <libelf.h>
@@ -24,23 +24,25 @@ constexpr uint64_t text_offset = 24;
 constexpr uint64_t names_offset = 32;
 constexpr uint64_t functions_offset = 64;
 
-/// The bytes of .gopclntab; empty if the file has none.
-std::string read_table(int fd) {
-    elf_version(EV_CURRENT);
-    const std::unique_ptr<Elf, int (*)(Elf*)> elf(elf_begin(fd, ELF_C_READ_MMAP, nullptr), &elf_end);
+struct Table {
+    std::string bytes;
+    uint64_t vaddr = 0;
+};
+
+/// .gopclntab; empty if the file has none.
+Table read_table(Elf* elf) {
     size_t names = 0;
-    if (!elf || elf_getshdrstrndx(elf.get(), &names) != 0) return {};
-    for (Elf_Scn* section = elf_nextscn(elf.get(), nullptr); section != nullptr;
-         section = elf_nextscn(elf.get(), section)) {
+    if (elf == nullptr || elf_getshdrstrndx(elf, &names) != 0) return {};
+    for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
         GElf_Shdr header;
         if (gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) continue;
-        const char* name = elf_strptr(elf.get(), names, header.sh_name);
+        const char* name = elf_strptr(elf, names, header.sh_name);
         // A position-independent program has it as .data.rel.ro.gopclntab.
         if (name == nullptr || !std::string_view(name).ends_with(".gopclntab")) continue;
         if (header.sh_size > max_table_bytes) return {};
         const Elf_Data* data = elf_rawdata(section, nullptr);
         if (data == nullptr || data->d_buf == nullptr) return {};
-        return {static_cast<const char*>(data->d_buf), data->d_size};
+        return {std::string(static_cast<const char*>(data->d_buf), data->d_size), header.sh_addr};
     }
     return {};
 }
@@ -56,7 +58,16 @@ std::optional<Value> GoProgram::value_at(uint64_t offset) const {
 }
 
 Result<GoProgram> GoProgram::read(const ElfFile& file) {
-    return parse(read_table(file.fd()), file.name());
+    elf_version(EV_CURRENT);
+    const std::unique_ptr<Elf, int (*)(Elf*)> elf(elf_begin(file.fd(), ELF_C_READ_MMAP, nullptr), &elf_end);
+    return read(elf.get(), file.name());
+}
+
+Result<GoProgram> GoProgram::read(Elf* elf, const std::string& name) {
+    Table table = read_table(elf);
+    auto program = parse(std::move(table.bytes), name);
+    if (program) program->table_vaddr_ = table.vaddr;
+    return program;
 }
 
 Result<GoProgram> GoProgram::parse(std::string table, const std::string& name) {
@@ -67,6 +78,7 @@ Result<GoProgram> GoProgram::parse(std::string table, const std::string& name) {
     const auto pointer_size = program.value_at<uint8_t>(pointer_size_offset);
     if ((magic != magic_1_18 && magic != magic_1_20) || pointer_size != 8)
         return Error{name, "a Go program of a version before 1.18, or of a form that is not known"};
+    program.is_from_1_20_ = magic == magic_1_20;
     program.function_count_ = program.value_at<uint64_t>(count_offset).value_or(0);
     program.text_start_ = program.value_at<uint64_t>(text_offset).value_or(0);
     program.names_ = program.value_at<uint64_t>(names_offset).value_or(0);
@@ -95,6 +107,14 @@ std::optional<GoProgram::Function> GoProgram::find(std::string_view name) const 
     for (uint64_t number = 0; number < function_count_; ++number)
         if (auto found = function(number); found && found->name == name) return found;
     return std::nullopt;
+}
+
+std::vector<GoProgram::Function> GoProgram::functions_starting_with(std::string_view prefix) const {
+    std::vector<Function> functions;
+    for (uint64_t number = 0; number < function_count_; ++number)
+        if (auto found = function(number); found && found->name.starts_with(prefix))
+            functions.push_back(std::move(*found));
+    return functions;
 }
 
 std::optional<GoProgram::Function> GoProgram::at(uint64_t vaddr) const {
