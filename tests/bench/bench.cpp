@@ -173,6 +173,7 @@ Result<void> run(const Settings& settings) {
     if (!target) return target.error();
     std::vector<std::unique_ptr<Tracer>> tracers;
     tracers.push_back(make_no_tracer());
+    tracers.push_back(make_detached(rung));
     tracers.push_back(make_empty_probes(rung));
     tracers.push_back(make_memtrace(MEMTRACE_BUILD_DIR "/memtrace", rung, std::nullopt));
     tracers.push_back(make_memtrace(MEMTRACE_BUILD_DIR "/memtrace", rung, "512K"));

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -26,7 +27,7 @@ class EmptyProbes {
     /// How many there are, and how long the kernel took to attach them.
     size_t probe_count() const { return probe_count_; }
     double attach_ms() const { return attach_ms_; }
-    void detach() { probes_.clear(); }
+    void detach() { FileProbes::detach(std::exchange(probes_, {})); }
 
   private:
     struct SkeletonDeleter {

@@ -40,6 +40,22 @@ class EmptyTracer : public Tracer {
     std::unique_ptr<EmptyProbes> probes_;
 };
 
+class DetachedTracer : public Tracer {
+  public:
+    explicit DetachedTracer(AttachRung rung) : rung_(rung) {}
+    std::string_view name() const override { return "detached"; }
+    Result<void> attach(const TargetProcess& target) override {
+        auto probes = EmptyProbes::attach(rung_, {target.library().string()}, target.pid());
+        if (!probes) return probes.error();
+        (*probes)->detach();
+        return {};
+    }
+    Result<void> detach(const TargetProcess&) override { return {}; }
+
+  private:
+    AttachRung rung_;
+};
+
 class Memtrace : public Tracer {
   public:
     Memtrace(std::string path, AttachRung rung, std::optional<std::string> sample)
@@ -127,6 +143,10 @@ std::unique_ptr<Tracer> make_no_tracer() {
 
 std::unique_ptr<Tracer> make_empty_probes(AttachRung rung) {
     return std::make_unique<EmptyTracer>(rung);
+}
+
+std::unique_ptr<Tracer> make_detached(AttachRung rung) {
+    return std::make_unique<DetachedTracer>(rung);
 }
 
 std::unique_ptr<Tracer> make_memtrace(std::string path, AttachRung rung, std::optional<std::string> sample) {

@@ -30,6 +30,8 @@ class Tracer {
 std::unique_ptr<Tracer> make_no_tracer();
 /// "empty": programs that return at once.
 std::unique_ptr<Tracer> make_empty_probes(AttachRung rung);
+/// "detached": nothing any more, after a moment of empty probes.
+std::unique_ptr<Tracer> make_detached(AttachRung rung);
 /// "memtrace", or "sampled" at a distance: the program at `path`.
 std::unique_ptr<Tracer> make_memtrace(std::string path, AttachRung rung, std::optional<std::string> sample);
 

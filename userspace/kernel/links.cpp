@@ -4,8 +4,13 @@
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <iterator>
+#include <thread>
 
+#include "base/thread.hpp"
 #include "kernel/uprobe_multi.hpp"
 #include "memtrace/abi.h"
 #include "probes/allocator_table.hpp"
@@ -57,13 +62,40 @@ std::string_view rung_name(AttachRung rung) {
 
 FileProbes::FileProbes(LinkScope scope) : scope_(scope) {}
 FileProbes::FileProbes(FileProbes&&) noexcept = default;
-FileProbes& FileProbes::operator=(FileProbes&&) noexcept = default;
-// Links go in the reverse order of attaching: what only gives back was first and must be last.
 FileProbes::~FileProbes() {
-    while (!perf_links_.empty())
-        perf_links_.pop_back();
-    while (!multi_links_.empty())
-        multi_links_.pop_back();
+    close(std::move(links_));
+}
+
+void FileProbes::detach(std::vector<FileProbes> probes) {
+    Links all;
+    for (FileProbes& one : probes) {
+        std::ranges::move(one.links_.multi, std::back_inserter(all.multi));
+        std::ranges::move(one.links_.perf, std::back_inserter(all.perf));
+        one.links_ = {};
+    }
+    close(std::move(all));
+}
+
+void FileProbes::close(Links links) {
+    constexpr size_t most_threads = 16;
+    const size_t count = links.multi.size() + links.perf.size();
+    std::atomic<size_t> next = 0;
+    const auto close_some = [&] {
+        for (size_t index = next++; index < count; index = next++)
+            if (index < links.multi.size())
+                links.multi[index] = Fd();
+            else
+                links.perf[index - links.multi.size()].reset();
+    };
+    std::vector<std::thread> threads;
+    while (threads.size() + 1 < std::min(count, most_threads)) {
+        auto thread = start_thread(close_some);
+        if (!thread) break;
+        threads.push_back(std::move(*thread));
+    }
+    close_some();
+    for (std::thread& thread : threads)
+        thread.join();
 }
 
 void FileProbes::LinkDeleter::operator()(bpf_link* link) const {
@@ -159,7 +191,7 @@ Result<void> FileProbes::attach_multi(const bpf_program* program, uint32_t attac
     attributes.pid = static_cast<uint32_t>(scope_.pid);
     const int link = create_link(attributes);
     if (link < 0) return attach_error(*points.front(), errno);
-    multi_links_.emplace_back(link);
+    links_.multi.emplace_back(link);
     return {};
 }
 
@@ -173,7 +205,7 @@ Result<void> FileProbes::attach_perf(const bpf_program* program, bool is_return,
         bpf_link* link = bpf_program__attach_uprobe_opts(program, -1, path.c_str(),
                                                          static_cast<size_t>(point->file_offset), &options);
         if (!link) return attach_error(*point, errno);
-        perf_links_.emplace_back(link);
+        links_.perf.emplace_back(link);
     }
     return {};
 }

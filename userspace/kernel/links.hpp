@@ -43,12 +43,15 @@ struct LinkScope {
     uint64_t cookie_bits = 0;  // added to the cookie of each probe: enum mt_cookie
 };
 
-/// The probes of one file. Those that only give back go last.
+/// The probes of one file. They go all at once, in no order: nothing that they see may be armed then.
 class FileProbes {
   public:
     FileProbes(FileProbes&&) noexcept;
-    FileProbes& operator=(FileProbes&&) noexcept;
+    FileProbes& operator=(FileProbes&&) noexcept = delete;
     ~FileProbes();
+
+    /// The end of several of them: each link waits for the kernel, some 50 ms, and those that wait together wait once.
+    static void detach(std::vector<FileProbes> probes);
 
     /// Attaches `points` of the file `file_fd`; see Session::attach.
     static Result<FileProbes> attach(AttachRung rung, const RungPrograms& programs, const AllocatorTable& table,
@@ -70,9 +73,14 @@ class FileProbes {
     struct LinkDeleter {
         void operator()(bpf_link* link) const;
     };
+    struct Links {
+        std::vector<Fd> multi;
+        std::vector<std::unique_ptr<bpf_link, LinkDeleter>> perf;
+    };
+    static void close(Links links);
+
     LinkScope scope_;
-    std::vector<Fd> multi_links_;
-    std::vector<std::unique_ptr<bpf_link, LinkDeleter>> perf_links_;
+    Links links_;
 };
 
 }  // namespace memtrace

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -12,6 +11,7 @@
 #include <cerrno>
 
 #include "base/clock.hpp"
+#include "base/thread.hpp"
 
 namespace memtrace {
 namespace {
@@ -40,12 +40,9 @@ Result<void> ChildArmer::start() {
     stop_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!stop_) return Error{"cannot arm children at once", errno_text(errno)};
     notices_ = std::move(notices).value();
-    // Signals are the main loop's.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    auto thread = start_thread([this] { run(); });
+    if (!thread) return Error{"cannot arm children at once", errno_text(EAGAIN)};
+    thread_ = std::move(*thread);
     return {};
 }
 

@@ -100,7 +100,7 @@ Result<void> FileLinks::change_to_all(LinkedFile& linked) {
     const uint32_t number = next_number();
     auto probes = session_.attach_for_all(linked.fd.get(), linked.file->points, number);
     if (!probes) return std::move(probes).error();
-    linked.for_all = std::move(probes).value();
+    linked.for_all.emplace(std::move(probes).value());
     linked.number = number;
     numbers_.insert(number);
     session_.let_link_for_all_count(number, true);

@@ -34,6 +34,10 @@ class FileLinks {
     /// `session` must outlive the object. `are_for_all`: every file gets a link for everybody from the start.
     FileLinks(Session& session, bool are_for_all)
         : session_(session), are_for_all_(are_for_all || session.rung() == AttachRung::perf) {}
+    FileLinks(const FileLinks&) = delete;
+    FileLinks& operator=(const FileLinks&) = delete;
+    /// Returns when no link stands any more; all of them go at once.
+    ~FileLinks() { detach(); }
 
     /// The probes of `file`, which is open at `fd`, stand for the process `pid` when this returns. `name` stands for
     /// the file in messages. `file` must stay as long as the file is known here.

@@ -1,21 +1,13 @@
 #include "tracing/link_retirer.hpp"
 
-#include <signal.h>
+#include <utility>
+
+#include "base/thread.hpp"
 
 namespace memtrace {
 namespace {
 
 constexpr size_t most_threads = 8;
-
-/// Signals are the main loop's.
-std::thread start_without_signals(auto&& work) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread thread(work);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread;
-}
 
 }  // namespace
 
@@ -31,10 +23,16 @@ LinkRetirer::~LinkRetirer() {
 
 void LinkRetirer::retire(FileProbes probes, std::shared_ptr<std::atomic<size_t>> open_probes,
                          std::chrono::milliseconds delay) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (waiting_.size() + closing_ >= threads_.size() && threads_.size() < most_threads)
+        if (auto thread = start_thread([this] { close_links(); })) threads_.push_back(std::move(*thread));
+    if (threads_.empty()) {
+        lock.unlock();
+        { const FileProbes closed = std::move(probes); }
+        --*open_probes;
+        return;
+    }
     waiting_.push_back({std::move(probes), std::move(open_probes), std::chrono::steady_clock::now() + delay});
-    if (waiting_.size() + closing_ > threads_.size() && threads_.size() < most_threads)
-        threads_.push_back(start_without_signals([this] { close_links(); }));
     changed_.notify_one();
 }
 
