@@ -93,8 +93,8 @@ struct Options {
     std::optional<uint32_t> max_process_blocks;  // none: half of the table where there can be several processes
     std::optional<uint32_t> max_process_sites;
     std::optional<uint32_t> ring_size_bytes;  // a power of two, whole pages; none: as ring_bytes() has it
-    uint32_t max_stack_frames = 127;      // 1 to MT_MAX_FRAMES
-    uint32_t depth = 0;                   // frames that tell call sites apart; 0: all
+    uint32_t max_stack_frames = 127;          // 1 to MT_MAX_FRAMES
+    uint32_t depth = 0;                       // frames that tell call sites apart; 0: all
 };
 
 /// `memtrace census PID`.

@@ -27,7 +27,7 @@ Rows rows_of(const Snapshot& snapshot, uint32_t owner) {
 
 /// By address, so that each of the collector's blocks is read once.
 std::vector<Block> collected_blocks(const Snapshot& snapshot, uint32_t owner, const AllocatorTable& table,
-                                           const Rows& rows) {
+                                    const Rows& rows) {
     std::vector<Block> blocks;
     for (const Block& block : snapshot.blocks) {
         if (block.owner != owner) continue;
