@@ -9,6 +9,7 @@
 #include "cli/print.hpp"
 #include "cli/trace_command.hpp"
 #include "processes/process.hpp"
+#include "selftest/selftest.hpp"
 
 namespace {
 
@@ -25,6 +26,12 @@ int print_or_fail(const memtrace::Result<std::string>& text) {
     return static_cast<int>(text.error().status);
 }
 
+int print_selftest(const memtrace::SelfTest& request) {
+    const memtrace::SelfTestResult result = memtrace::run_selftest(request.options);
+    const int printed = memtrace::print(result.text);
+    return printed != 0 ? printed : static_cast<int>(result.status);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -39,6 +46,7 @@ int main(int argc, char** argv) {
                                  [](const ListAllocators&) { return print(allocator_list()); },
                                  [](const ListPlacement& list) { return print_or_fail(placement_list(list.pids)); },
                                  [](const Doctor& doctor) { return print_or_fail(doctor_text(doctor.options)); },
+                                 [](const SelfTest& selftest) { return print_selftest(selftest); },
                                  [](const ShowText& show) { return print(show.text); }},
                       *request);
 }

@@ -296,6 +296,26 @@ TEST_CASE("list --placement wants processes, doctor none", "[cli]") {
     CHECK(error_of({"-p", "3", "doctor"}).what == "doctor");
 }
 
+TEST_CASE("selftest takes what sizes and attaches the tracing, and nothing that changes what is counted", "[cli]") {
+    using Strings = std::vector<std::string>;
+    const Result<Request> plain = parse({"selftest"});
+    REQUIRE(plain);
+    CHECK(std::get<SelfTest>(*plain).options ==
+          Strings{"--max-live-blocks", "1048576", "--max-sites", "131072", "--ring-size", "8388608"});
+    for (const Result<Request>& forced :
+         {parse({"selftest", "--attach", "multi"}), parse({"--attach", "multi", "selftest"})}) {
+        REQUIRE(forced);
+        const Strings& options = std::get<SelfTest>(*forced).options;
+        REQUIRE(options.size() == 8);
+        CHECK(options[0] == "--attach");
+        CHECK(options[1] == "multi");
+    }
+    CHECK(error_of({"selftest", "-p", "3"}).why == "does not take pid");
+    CHECK(error_of({"selftest", "-z", "3"}).why == "does not take min-size");
+    CHECK(error_of({"selftest", "5"}).what == "selftest");
+    CHECK(error_of({"selftest", "--", "true"}).why == "does not take command");
+}
+
 TEST_CASE("list stands alone", "[cli]") {
     const Result<Request> request = parse({"list"});
     REQUIRE(request);

@@ -104,12 +104,17 @@ struct Doctor {
     Options options;
 };
 
+/// `memtrace selftest`.
+struct SelfTest {
+    std::vector<std::string> options;  // for the memtrace that traces
+};
+
 /// --help, --version: `text` goes to stdout and the status is 0.
 struct ShowText {
     std::string text;
 };
 
 /// What one command line asks for.
-using Request = std::variant<Options, ListAllocators, ListPlacement, Doctor, ShowText>;
+using Request = std::variant<Options, ListAllocators, ListPlacement, Doctor, SelfTest, ShowText>;
 
 }  // namespace memtrace
