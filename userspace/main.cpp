@@ -3,6 +3,7 @@
 
 #include "base/log.hpp"
 #include "cli/doctor_command.hpp"
+#include "cli/dry_run.hpp"
 #include "cli/list_command.hpp"
 #include "cli/parse.hpp"
 #include "cli/placement_list.hpp"
@@ -26,6 +27,15 @@ int print_or_fail(const memtrace::Result<std::string>& text) {
     return static_cast<int>(text.error().status);
 }
 
+int print_doctor(const memtrace::Doctor& request) {
+    const memtrace::DoctorReport report = memtrace::doctor_report(request.options);
+    const int printed = memtrace::print(report.text);
+    for (const memtrace::Error& obstacle : report.obstacles)
+        memtrace::log_error(obstacle);
+    if (printed != 0 || report.obstacles.empty()) return printed;
+    return static_cast<int>(report.obstacles.front().status);
+}
+
 int print_selftest(const memtrace::SelfTest& request) {
     const memtrace::SelfTestResult result = memtrace::run_selftest(request.options);
     const int printed = memtrace::print(result.text);
@@ -42,10 +52,13 @@ int main(int argc, char** argv) {
         log_error(request.error());
         return static_cast<int>(request.error().status);
     }
-    return std::visit(Overloaded{[&](const Options& options) { return run_trace_command(options, arguments); },
+    return std::visit(Overloaded{[&](const Options& options) {
+                                     if (options.is_dry_run) return print_or_fail(dry_run_text(options));
+                                     return run_trace_command(options, arguments);
+                                 },
                                  [](const ListAllocators&) { return print(allocator_list()); },
                                  [](const ListPlacement& list) { return print_or_fail(placement_list(list.pids)); },
-                                 [](const Doctor& doctor) { return print_or_fail(doctor_text(doctor.options)); },
+                                 [](const Doctor& doctor) { return print_doctor(doctor); },
                                  [](const SelfTest& selftest) { return print_selftest(selftest); },
                                  [](const ShowText& show) { return print(show.text); }},
                       *request);

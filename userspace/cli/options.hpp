@@ -33,6 +33,7 @@ struct Options {
     std::vector<std::string> command;      // program and arguments; empty: none is started
     bool follows_children = false;         // -f: the descendants of all these too
     bool is_from_birth = false;            // processes that start later are traced from their first allocation
+    bool is_dry_run = false;               // what would be probed is shown, and nothing is traced
     bool waits_for_targets = true;         // for what matches no process yet; false: that is no_such_target
 
     bool has_targets() const {
@@ -99,7 +100,7 @@ struct ListPlacement {
     std::vector<pid_t> pids;
 };
 
-/// `memtrace doctor`; of the options the sizes of tables count.
+/// `memtrace doctor [-p PID]`; of the options the sizes of tables, the way to attach and the user's functions count.
 struct Doctor {
     Options options;
 };

@@ -88,7 +88,8 @@ void CommandLine::add_commands() {
         ->allow_extra_args(false)
         ->option_text("PID[,PID...]");
     list_->set_help_flag("-h,--help", "this text");
-    doctor_ = add_command("doctor", "what a session takes from this machine", "memtrace [OPTIONS] doctor");
+    doctor_ =
+        add_command("doctor", "whether tracing will work here, and on a process", "memtrace doctor [-p PID] [OPTIONS]");
     selftest_ = add_command("selftest", "traces a program whose truth is known, and compares",
                             "memtrace selftest [--attach HOW]");
 }
@@ -187,6 +188,7 @@ void CommandLine::add_targets() {
         ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
         ->group(group);
     add_flag("--from-birth", options_.is_from_birth, "miss nothing of later ones; all others pay")->group(group);
+    add_flag("--dry-run", options_.is_dry_run, "show every probe that would be set, set none")->group(group);
     add_flag("--no-wait", options_.waits_for_targets, "status 3 if something matches no process yet", false)
         ->group(group);
 }
@@ -366,10 +368,10 @@ Result<Request> CommandLine::checked() {
         return usage_error(fmt::format("'{}'", extras.front()), "one argument too many",
                            "write several processes as -p 12,34 and a command after --");
     if (complaint_) return *complaint_;
+    if (const Result<void> outcome = finish_user_functions(); !outcome) return outcome.error();
     if (list_->parsed() || doctor_->parsed() || selftest_->parsed()) return checked_command();
     if (options_.min_size_bytes > options_.max_size_bytes)
         return usage_error("--min-size", "above --max-size, so nothing would be recorded", "swap the two");
-    if (const Result<void> outcome = finish_user_functions(); !outcome) return outcome.error();
     if (!options_.has_targets()) return no_target_error(options_, interval_text_);
     if (options_.is_from_birth && !options_.has_future_targets())
         return usage_error("--from-birth", "no target can start later", "add -f, -x NAME, --cgroup PATH or -A");

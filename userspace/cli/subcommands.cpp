@@ -30,9 +30,14 @@ Result<Request> list_request(const Options& options, bool lists_placement, const
                        "write memtrace list, or memtrace list --placement -p PID");
 }
 
-Result<Request> doctor_request(Options options, const std::vector<std::string>&) {
-    if (options.pids.empty() && options.command.empty()) return Request(Doctor{std::move(options)});
-    return usage_error("doctor", "takes no target", "write memtrace doctor");
+Result<Request> doctor_request(Options options, const std::vector<std::string>& given) {
+    constexpr std::array<std::string_view, 10> taken = {
+        "pid",  "attach", "max-live-blocks", "max-sites",     "ring-size", "alloc",
+        "free", "obj",    "allocators",      "symbols-prefix"};
+    if (const std::string other = first_other(given, taken); !other.empty())
+        return usage_error("doctor", fmt::format("does not take {}", other),
+                           "write memtrace doctor, or memtrace doctor -p PID");
+    return Request(Doctor{std::move(options)});
 }
 
 Result<Request> selftest_request(const Options& options, const std::vector<std::string>& given) {
