@@ -1,6 +1,7 @@
 // Arguments in, exit status out; everything else is in cli/.
 #include <span>
 
+#include "base/last_resort.hpp"
 #include "base/log.hpp"
 #include "cli/doctor_command.hpp"
 #include "cli/dry_run.hpp"
@@ -46,6 +47,8 @@ int print_selftest(const memtrace::SelfTest& request) {
 
 int main(int argc, char** argv) {
     using namespace memtrace;
+    install_last_resort();
+    reserve_standard_streams();
     const std::span<const char* const> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     const auto request = parse_arguments(arguments, run_same_program);
     if (!request) {
