@@ -1,20 +1,9 @@
 /* The contract between the kernel side (bpf/) and the user side (userspace/kernel/): rows, map values, events and
- * counters. Plain C that compiles as BPF C, C11 and C++20; uses nothing of the project. Every number is explicit and
+ * counters. Plain C that compiles as BPF C, C11 and C++20; uses blocks_abi.h. Every number is explicit and
  * append-only; 0 is "none" or "invalid"; the size of every structure is asserted at the end of the file. */
 #pragma once
 
-#ifndef __bpf__
-#include <stdint.h>
-typedef uint8_t mt_u8;
-typedef uint16_t mt_u16;
-typedef uint32_t mt_u32;
-typedef uint64_t mt_u64;
-#else
-typedef unsigned char mt_u8;
-typedef unsigned short mt_u16;
-typedef unsigned int mt_u32;
-typedef unsigned long long mt_u64;
-#endif
+#include "memtrace/blocks_abi.h"
 
 enum mt_limits {
     MT_MAX_ROWS = 512,          /* rows of the table of allocators; a power of two */
@@ -200,55 +189,6 @@ struct mt_site {
     mt_u64 frees;
 };
 
-/* A block's key is one word, so that compare-and-swap claims and releases it: owner (16 bits) | address (48 bits).
- * 0 is a free slot, MT_BLOCK_BUSY one that is being written. */
-#define MT_BLOCK_BUSY 1ull
-#define MT_BLOCK_KEY(owner, address) (((mt_u64)(owner) << 48) | ((mt_u64)(address)&0xffffffffffffull))
-
-/* The first of the MT_LIVE_WINDOW slots that the block `key` can be in, modulo the number of slots. Addresses are
- * multiples of 16; the owner's bits must reach the low ones too. */
-#define MT_FIRST_SLOT(key) ((mt_u32)(((((mt_u64)(key)) >> 4) ^ (((mt_u64)(key)) >> 48)) * 0x9e3779b97f4a7c15ull >> 32))
-
-/* No address space has room for a block of more. */
-#define MT_BLOCK_SIZE_BITS 48
-#define MT_BLOCK_SIZE_MASK ((1ull << MT_BLOCK_SIZE_BITS) - 1)
-
-/* Value of the map `live_blocks` (open addressing; read key, fields, key again) and, without the key, of
- * `live_overflow`. */
-struct mt_block {
-    mt_u64 key;
-    mt_u64 size_and_mean; /* size in bytes | code of the sampling mean << MT_BLOCK_SIZE_BITS (sampling_abi.h) */
-    mt_u64 birth_ns;      /* CLOCK_MONOTONIC */
-    mt_u32 site;
-    mt_u32 forks; /* that its owner had made when it was born: later ones have copied it */
-};
-
-/* Key of the map `ghosts`: a block that its owner gave back, and that children hold which forked before. */
-struct mt_ghost_key {
-    mt_u64 block; /* MT_BLOCK_KEY */
-    mt_u32 forks; /* that the owner had made when it gave the block back; or MT_GHOST_OF_MANY */
-    mt_u32 reserved;
-};
-
-/* mt_ghost_key.forks of an entry that says only that there is a ghost of more than MT_GHOST_TRIES forks. */
-#define MT_GHOST_OF_MANY 0xffffffffu
-/* Forks after the child's own in which the kernel side looks for a ghost. */
-#define MT_GHOST_TRIES 8
-
-struct mt_ghost {
-    mt_u64 size_and_mean; /* as in mt_block */
-    mt_u64 birth_ns;      /* CLOCK_MONOTONIC */
-    mt_u32 site;
-    mt_u32 forks; /* mt_block.forks */
-};
-
-/* Value of the map `inherited_frees`, whose key is MT_BLOCK_KEY of the child: it gave back what it may have inherited.
- */
-struct mt_inherited_free {
-    mt_u32 forks; /* that the child had made then: they still have the block */
-    mt_u32 reserved;
-};
-
 /* Events of the ring buffer. */
 enum mt_event_type {
     MT_EVENT_NONE = 0,
@@ -383,20 +323,11 @@ struct mt_file_event {
     mt_u64 address; /* of code in the file */
 };
 
-#ifdef __cplusplus
-#define MT_ASSERT_SIZE(type, size) static_assert(sizeof(type) == (size), #type)
-#else
-#define MT_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
-#endif
 MT_ASSERT_SIZE(struct mt_row, 16);
 MT_ASSERT_SIZE(struct mt_owner, 376);
 MT_ASSERT_SIZE(struct mt_target, 16);
 MT_ASSERT_SIZE(struct mt_site_key, 24);
 MT_ASSERT_SIZE(struct mt_site, 64);
-MT_ASSERT_SIZE(struct mt_block, 32);
-MT_ASSERT_SIZE(struct mt_ghost_key, 16);
-MT_ASSERT_SIZE(struct mt_ghost, 24);
-MT_ASSERT_SIZE(struct mt_inherited_free, 8);
 MT_ASSERT_SIZE(struct mt_event, 24);
 MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
 MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_BYTES);

@@ -12,7 +12,7 @@ endfunction()
 
 function(house_folder name)
   cmake_parse_arguments(FOLDER "" "" "USES" ${ARGN})
-  list(TRANSFORM FOLDER_USES REPLACE "^(base|probes|unwind|kernel|processes|runtimes|symbols|heap|tracing|reports|formats)$" "house_\\1")
+  list(TRANSFORM FOLDER_USES REPLACE "^(base|probes|unwind|kernel|processes|runtimes|symbols|heap|tracing|reports|formats|selftest)$" "house_\\1")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/userspace/${name}/*.cpp)
   if(NOT sources)
     add_library(house_${name} INTERFACE)

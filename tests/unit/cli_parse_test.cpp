@@ -284,7 +284,7 @@ TEST_CASE("sampling, a budget and the forecast are options", "[cli]") {
     CHECK(error_of({"-p", "1", "--max-overhead", "0%"}).what == "--max-overhead '0%'");
 }
 
-TEST_CASE("list --placement wants processes, doctor none", "[cli]") {
+TEST_CASE("list --placement wants processes, doctor may have some", "[cli]") {
     const Result<Request> list = parse({"list", "--placement", "-p", "3,4"});
     REQUIRE(list);
     CHECK(std::get<ListPlacement>(*list).pids == Pids{3, 4});
@@ -293,7 +293,34 @@ TEST_CASE("list --placement wants processes, doctor none", "[cli]") {
     const Result<Request> doctor = parse({"--max-live-blocks", "5000", "doctor"});
     REQUIRE(doctor);
     CHECK(std::get<Doctor>(*doctor).options.max_live_blocks == 5000);
-    CHECK(error_of({"-p", "3", "doctor"}).what == "doctor");
+    const Result<Request> of_process = parse({"doctor", "-p", "3"});
+    REQUIRE(of_process);
+    CHECK(std::get<Doctor>(*of_process).options.pids == Pids{3});
+    CHECK(error_of({"doctor", "-x", "nginx"}).why == "does not take exe");
+    CHECK(error_of({"doctor", "--sample", "512K"}).why == "does not take sample");
+    const Result<Request> dry = parse({"-p", "3", "--dry-run"});
+    REQUIRE(dry);
+    CHECK(std::get<Options>(*dry).is_dry_run);
+}
+
+TEST_CASE("selftest takes what sizes and attaches the tracing, and nothing that changes what is counted", "[cli]") {
+    using Strings = std::vector<std::string>;
+    const Result<Request> plain = parse({"selftest"});
+    REQUIRE(plain);
+    CHECK(std::get<SelfTest>(*plain).options ==
+          Strings{"--max-live-blocks", "1048576", "--max-sites", "131072", "--ring-size", "8388608"});
+    for (const Result<Request>& forced :
+         {parse({"selftest", "--attach", "multi"}), parse({"--attach", "multi", "selftest"})}) {
+        REQUIRE(forced);
+        const Strings& options = std::get<SelfTest>(*forced).options;
+        REQUIRE(options.size() == 8);
+        CHECK(options[0] == "--attach");
+        CHECK(options[1] == "multi");
+    }
+    CHECK(error_of({"selftest", "-p", "3"}).why == "does not take pid");
+    CHECK(error_of({"selftest", "-z", "3"}).why == "does not take min-size");
+    CHECK(error_of({"selftest", "5"}).what == "selftest");
+    CHECK(error_of({"selftest", "--", "true"}).why == "does not take command");
 }
 
 TEST_CASE("list stands alone", "[cli]") {

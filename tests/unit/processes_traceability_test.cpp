@@ -37,7 +37,7 @@ TEST_CASE("each reason has a clause of its own", "[processes][traceability]") {
     CHECK_THAT(*reason_not_to_trace(TraceFacts{.has_ended = true}, false), ContainsSubstring("zombie"));
     CHECK_THAT(*reason_not_to_trace(TraceFacts{.is_seccomp_filtered = true}, true), ContainsSubstring("seccomp"));
     CHECK(*reason_not_to_trace(TraceFacts{.denied_by = 33}, false) ==
-          "belongs to user 33; run memtrace as root (sudo)");
+          "belongs to user 33; memtrace needs cap_sys_ptrace for it, or root (sudo)");
 }
 
 TEST_CASE("facts are read from the status of a process", "[processes][traceability]") {
@@ -55,6 +55,12 @@ TEST_CASE("facts are read from the status of a process", "[processes][traceabili
     CHECK_FALSE(facts_of("State:\tZ (zombie)\nThreads:\t2\n").has_ended);
     CHECK(facts_of("VmSize:\t1 kB\nSeccomp:\t2\nSeccomp_filters:\t1\n").is_seccomp_filtered);
     CHECK(facts_of("VmSize:\t1 kB\nSeccomp:\t1\n").is_seccomp_filtered);
+    const TraceFacts debugged = facts_of("TracerPid:\t77\nUid:\t1000\t0\t0\t0\nVmSize:\t1 kB\nThreads:\t12\n");
+    CHECK(debugged.tracer == 77);
+    CHECK(debugged.threads == 12);
+    CHECK(debugged.has_changed_user);
+    CHECK(plain.tracer == 0);
+    CHECK_FALSE(facts_of("Uid:\t1000\t1000\t1000\t1000\nVmSize:\t1 kB\n").has_changed_user);
 }
 
 TEST_CASE("real processes tell the same", "[processes][traceability]") {

@@ -14,7 +14,8 @@ Examples:
 Usage:
   memtrace TARGET... [OPTIONS] [INTERVAL [COUNT]]
   memtrace [OPTIONS] [INTERVAL [COUNT]] -- COMMAND [ARG...]
-  memtrace list
+  memtrace census PID [--type-names FILE]
+  memtrace list | doctor | selftest
 
   Targets add up. Numbers right after -p PID are processes if these run PID's
   program, as in -p $(pidof nginx), and INTERVAL and COUNT otherwise; 5s is

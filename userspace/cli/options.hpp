@@ -33,6 +33,7 @@ struct Options {
     std::vector<std::string> command;      // program and arguments; empty: none is started
     bool follows_children = false;         // -f: the descendants of all these too
     bool is_from_birth = false;            // processes that start later are traced from their first allocation
+    bool is_dry_run = false;               // what would be probed is shown, and nothing is traced
     bool waits_for_targets = true;         // for what matches no process yet; false: that is no_such_target
 
     bool has_targets() const {
@@ -114,9 +115,14 @@ struct ListPlacement {
     std::vector<pid_t> pids;
 };
 
-/// `memtrace doctor`; of the options the sizes of tables count.
+/// `memtrace doctor [-p PID]`; of the options the sizes of tables, the way to attach and the user's functions count.
 struct Doctor {
     Options options;
+};
+
+/// `memtrace selftest`.
+struct SelfTest {
+    std::vector<std::string> options;  // for the memtrace that traces
 };
 
 /// --help, --version: `text` goes to stdout and the status is 0.
@@ -125,6 +131,6 @@ struct ShowText {
 };
 
 /// What one command line asks for.
-using Request = std::variant<Options, Census, ListAllocators, ListPlacement, Doctor, ShowText>;
+using Request = std::variant<Options, Census, ListAllocators, ListPlacement, Doctor, SelfTest, ShowText>;
 
 }  // namespace memtrace

@@ -10,10 +10,10 @@
 #include "base/units.hpp"
 #include "cli/census_options.hpp"
 #include "cli/choices.hpp"
-#include "cli/complaints.hpp"
 #include "cli/help.hpp"
+#include "cli/subcommands.hpp"
 #include "cli/type_options.hpp"
-#include "cli/usage.hpp"
+#include "cli/usage_errors.hpp"
 #include "cli/values.hpp"
 #include "memtrace/abi.h"
 
@@ -35,6 +35,7 @@ class CommandLine {
     void add_allocator_options();
     void add_output_options();
     void add_commands();
+    CLI::App* add_command(const char* name, const char* description, const std::string& usage);
     std::function<void(const std::vector<std::string>&)> pid_taker();
     CLI::Option* add_flag(const char* names, bool& target, const char* description, bool value = true);
     /// `parse`: text -> Result; its value is stored in `target`.
@@ -49,16 +50,17 @@ class CommandLine {
     /// The text of --help or --version, or nothing.
     Result<std::optional<ShowText>> read_options(std::vector<std::string> arguments);
     Result<Request> checked();
-    Result<Request> checked_list();
+    Result<Request> checked_census();
+    Result<Request> checked_command();
     /// Gives the file of --obj to the functions that name none.
     Result<void> finish_user_functions();
-    Error target_error() const;
 
     CLI::App app_{"Shows which call sites of running programs hold heap memory.", "memtrace"};
     CensusOptions census_{app_};
     std::optional<TypeOptions> types_;
     CLI::App* list_ = nullptr;
     CLI::App* doctor_ = nullptr;
+    CLI::App* selftest_ = nullptr;
     Options options_;
     std::string interval_text_;
     std::string object_path_;
@@ -92,11 +94,21 @@ void CommandLine::add_commands() {
         ->allow_extra_args(false)
         ->option_text("PID[,PID...]");
     list_->set_help_flag("-h,--help", "this text");
-    doctor_ = app_.add_subcommand("doctor", "what a session takes from this machine");
-    doctor_->group("Commands");
-    doctor_->allow_extras();
-    doctor_->formatter(std::make_shared<HelpFormatter>("\nUsage:\n  memtrace [OPTIONS] doctor\n\n"));
-    doctor_->set_help_flag("-h,--help", "this text");
+    doctor_ =
+        add_command("doctor", "whether tracing will work here, and on a process", "memtrace doctor [-p PID] [OPTIONS]");
+    selftest_ = add_command("selftest", "traces a program whose truth is known, and compares",
+                            "memtrace selftest [--attach HOW]");
+}
+
+/// One that takes the options of tracing, on either side of its name.
+CLI::App* CommandLine::add_command(const char* name, const char* description, const std::string& usage) {
+    CLI::App* command = app_.add_subcommand(name, description);
+    command->group("Commands");
+    command->allow_extras();
+    command->fallthrough();
+    command->formatter(std::make_shared<HelpFormatter>("\nUsage:\n  " + usage + "\n\n"));
+    command->set_help_flag("-h,--help", "this text");
+    return command;
 }
 
 void CommandLine::complain(const std::string& name, const Error& error) {
@@ -182,6 +194,7 @@ void CommandLine::add_targets() {
         ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
         ->group(group);
     add_flag("--from-birth", options_.is_from_birth, "miss nothing of later ones; all others pay")->group(group);
+    add_flag("--dry-run", options_.is_dry_run, "show every probe that would be set, set none")->group(group);
     add_flag("--no-wait", options_.waits_for_targets, "status 3 if something matches no process yet", false)
         ->group(group);
 }
@@ -327,16 +340,6 @@ Result<std::optional<ShowText>> CommandLine::read_options(std::vector<std::strin
     }
 }
 
-Error CommandLine::target_error() const {
-    const std::string why = "no process or command to trace is given";
-    if (options_.follows_children && interval_text_.empty())
-        return usage_error("--follow", "no process whose children it means is given",
-                           "add -p PID, -x NAME or --cgroup PATH");
-    if (interval_text_.empty())
-        return usage_error("no target", why, "memtrace -p PID, or memtrace -- COMMAND; memtrace --help shows more");
-    return usage_error("no target", why, fmt::format("did you mean memtrace -p {}?", interval_text_));
-}
-
 Result<void> CommandLine::finish_user_functions() {
     std::vector<UserFunction>& functions = options_.user_functions;
     if (!object_path_.empty() && functions.empty())
@@ -352,12 +355,20 @@ Result<void> CommandLine::finish_user_functions() {
     return {};
 }
 
-Result<Request> CommandLine::checked_list() {
-    const bool is_alone = app_.parse_order().empty() && options_.command.empty();
-    if (is_alone && lists_placement_ && !options_.pids.empty()) return Request(ListPlacement{options_.pids});
-    if (is_alone && !lists_placement_ && options_.pids.empty()) return Request(ListAllocators{});
-    return usage_error("list", "takes --placement and -p PID together, or nothing",
-                       "write memtrace list, or memtrace list --placement -p PID");
+/// What stands beside the name of a command is given by the names of the options, without their dashes.
+Result<Request> CommandLine::checked_census() {
+    if (app_.parse_order().empty() && options_.command.empty()) return census_.checked();
+    return usage_error("census", "takes no options of a session", "write memtrace census PID");
+}
+
+Result<Request> CommandLine::checked_command() {
+    std::vector<std::string> given;
+    for (const CLI::Option* option : app_.parse_order())
+        given.push_back(option->get_single_name());
+    if (!options_.command.empty()) given.emplace_back("command");
+    if (selftest_->parsed()) return selftest_request(options_, given);
+    if (doctor_->parsed()) return doctor_request(std::move(options_), given);
+    return list_request(options_, lists_placement_, given);
 }
 
 Result<Request> CommandLine::checked() {
@@ -368,21 +379,13 @@ Result<Request> CommandLine::checked() {
         return usage_error(fmt::format("'{}'", extras.front()), "one argument too many",
                            "write several processes as -p 12,34 and a command after --");
     if (complaint_) return *complaint_;
-    if (census_.is_asked_for()) {
-        const bool is_alone = app_.parse_order().empty() && options_.command.empty();
-        if (!is_alone) return usage_error("census", "takes no options of a session", "write memtrace census PID");
-        return census_.checked();
-    }
-    if (list_->parsed()) return checked_list();
-    if (doctor_->parsed()) {
-        if (options_.pids.empty() && options_.command.empty()) return Request(Doctor{std::move(options_)});
-        return usage_error("doctor", "takes no target", "write memtrace doctor");
-    }
+    if (const Result<void> outcome = finish_user_functions(); !outcome) return outcome.error();
+    if (census_.is_asked_for()) return checked_census();
+    if (list_->parsed() || doctor_->parsed() || selftest_->parsed()) return checked_command();
     if (const Result<void> outcome = types_->check(options_); !outcome) return outcome.error();
     if (options_.min_size_bytes > options_.max_size_bytes)
         return usage_error("--min-size", "above --max-size, so nothing would be recorded", "swap the two");
-    if (const Result<void> outcome = finish_user_functions(); !outcome) return outcome.error();
-    if (!options_.has_targets()) return target_error();
+    if (!options_.has_targets()) return no_target_error(options_, interval_text_);
     if (options_.is_from_birth && !options_.has_future_targets())
         return usage_error("--from-birth", "no target can start later", "add -f, -x NAME, --cgroup PATH or -A");
     return Request(std::move(options_));

@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "cli/probe_plan.hpp"
 #include "kernel/links.hpp"
 #include "probes/allocator_table.hpp"
-#include "processes/mappings.hpp"
-#include "processes/process.hpp"
-#include "tracing/probe_cache.hpp"
 
 namespace memtrace {
 namespace {
@@ -63,23 +60,14 @@ std::string text_of(const std::vector<Columns>& lines) {
     return text;
 }
 
-Result<void> add_probes_of(pid_t pid, ProbeCache& cache, std::set<FileIdentity>& seen,
-                           std::vector<PlacedProbe>& probes) {
-    auto process = read_process(pid);
-    if (!process) return std::move(process).error();
-    auto mappings = read_mappings(pid);
-    if (!mappings) return std::move(mappings).error();
-    for (const Mapping& mapping : *mappings) {
-        if (!mapping.is_executable || !mapping.has_file() || !seen.insert(identity_of(mapping)).second) continue;
-        auto fd = open_mapped_file(pid, mapping);
-        if (!fd) {
-            log_warning(fd.error().what + ": " + fd.error().why);
-            continue;
-        }
-        const std::string file = mapping.path.substr(mapping.path.rfind('/') + 1);
-        for (const ProbePoint& point : cache.find(identity_of(mapping), fd->get(), mapping.path).points)
-            probes.push_back({file, point});
-    }
+Result<void> add_probes_of(pid_t pid, ProbePlan& plan, std::vector<PlacedProbe>& probes) {
+    const auto planned = plan.of_process(pid);
+    if (!planned) return planned.error();
+    for (const Error& unreadable : planned->unreadable)
+        log_warning(unreadable.what + ": " + unreadable.why);
+    for (const PlannedFile& file : planned->files)
+        for (const ProbePoint& point : file.is_new ? file.probes->points : std::vector<ProbePoint>())
+            probes.push_back({file.path.substr(file.path.rfind('/') + 1), point});
     return {};
 }
 
@@ -97,11 +85,10 @@ std::string placement_table(std::span<const PlacedProbe> probes, const Allocator
 
 Result<std::string> placement_list(const std::vector<pid_t>& pids) {
     const AllocatorTable table;
-    ProbeCache cache(table);
-    std::set<FileIdentity> seen;
+    ProbePlan plan(table);
     std::vector<PlacedProbe> probes;
     for (const pid_t pid : pids)
-        if (auto added = add_probes_of(pid, cache, seen, probes); !added) return std::move(added).error();
+        if (auto added = add_probes_of(pid, plan, probes); !added) return std::move(added).error();
     if (probes.empty())
         return Error{"no probe", "none of the files that are mapped has a function of the table",
                      "memtrace list shows the functions", ExitStatus::no_allocator};

@@ -17,7 +17,7 @@
 #include "cli/event_loop.hpp"
 #include "cli/output.hpp"
 #include "cli/reporter.hpp"
-#include "cli/user_allocators.hpp"
+#include "cli/session_setup.hpp"
 #include "probes/allocator_table.hpp"
 #include "processes/loaded_files.hpp"
 #include "tracing/command.hpp"
@@ -26,53 +26,6 @@
 
 namespace memtrace {
 namespace {
-
-SessionOptions session_options(const Options& options, const AllocatorTable& table) {
-    SessionOptions session{.table = &table,
-                           .rung = std::nullopt,
-                           .max_live_blocks = options.max_live_blocks,
-                           .max_sites = options.call_sites(),
-                           .ring_size_bytes = options.ring_bytes(),
-                           .max_stack_frames = options.max_stack_frames,
-                           .min_size_bytes = options.min_size_bytes,
-                           .max_size_bytes = options.max_size_bytes,
-                           .traces_blocks = options.traces_events,
-                           .folds_stacks = options.depth > 0,
-                           .samples = options.sample_bytes.has_value() || options.max_overhead.has_value(),
-                           .sampling_mean_bytes = options.sample_bytes.value_or(0)};
-    // Where there is one process it may fill the tables.
-    if (!options.has_one_process()) {
-        session.max_process_blocks = options.max_live_blocks / 2;
-        session.max_process_sites = options.call_sites() / 2;
-    }
-    if (options.max_process_blocks) session.max_process_blocks = *options.max_process_blocks;
-    if (options.max_process_sites) session.max_process_sites = *options.max_process_sites;
-    if (options.depth > 0) session.max_stack_frames = std::min(options.depth, options.max_stack_frames);
-    switch (options.attach) {
-        case AttachChoice::best:
-            break;
-        case AttachChoice::session:
-            session.rung = AttachRung::session;
-            break;
-        case AttachChoice::multi:
-            session.rung = AttachRung::multi;
-            break;
-        case AttachChoice::perf:
-            session.rung = AttachRung::perf;
-            break;
-    }
-    return session;
-}
-
-ScopeOptions scope_options(const Options& options) {
-    return {.executables = options.executables,
-            .cgroups = options.cgroups,
-            .containers = options.containers,
-            .follows_children = options.follows_children,
-            .traces_all = options.traces_all,
-            .is_from_birth = options.is_from_birth,
-            .waits = options.waits_for_targets};
-}
 
 StartRecord start_record(std::span<const char* const> arguments, AttachRung rung) {
     utsname system{};
@@ -95,7 +48,6 @@ class LiveSession : private TracerListener {
 
   private:
     Result<void> start();
-    Result<void> fill_table();
     Result<void> prepare_command();
     Result<void> add_targets();
     Result<void> begin_recording();
@@ -210,20 +162,8 @@ Result<void> LiveSession::begin_recording() {
     return loop_.start_ticks(options_.interval_ns);
 }
 
-/// The allocator functions that the user named.
-Result<void> LiveSession::fill_table() {
-    for (const std::string& prefix : options_.symbol_prefixes)
-        table_.add_prefix(prefix);
-    if (options_.traces_go_fully) table_.trace_go_fully();
-    const auto functions = user_functions_of(options_);
-    if (!functions) return functions.error();
-    for (const UserFunction& function : *functions)
-        if (auto added = table_.add_function(function.function()); !added) return added;
-    return {};
-}
-
 Result<void> LiveSession::start() {
-    if (auto filled = fill_table(); !filled) return filled;
+    if (auto filled = fill_table(options_, table_); !filled) return filled;
     if (auto prepared = prepare_command(); !prepared) return prepared;
     auto type_names = read_type_names(options_.type_names_path);
     if (!type_names) return std::move(type_names).error();
@@ -237,6 +177,8 @@ Result<void> LiveSession::start() {
     cost_watch_.emplace(options_, *tracer_);
     if (auto predicted = cost_watch_->predict(); !predicted) return predicted;
     if (auto watched = loop_.watch(cost_watch_->fd()); !watched) return watched;
+    // Before recording starts threads of its own, which have what this one has.
+    if (auto kept = keep_only(needed_capabilities(options_)); !kept) return kept;
     return begin_recording();
 }
 

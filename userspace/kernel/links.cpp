@@ -10,6 +10,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/capabilities.hpp"
 #include "base/thread.hpp"
 #include "kernel/uprobe_multi.hpp"
 #include "memtrace/abi.h"
@@ -39,14 +40,23 @@ uint64_t cookie_of(const ProbePoint& point) {
     return point.row;
 }
 
-Error attach_error(const ProbePoint& first, int error_number) {
-    const bool is_denied = error_number == EPERM || error_number == EACCES;
-    return Error{fmt::format("cannot attach to {}", first.symbol), errno_text(error_number),
-                 is_denied ? "run as root, or grant cap_bpf and cap_perfmon" : "",
-                 is_denied ? ExitStatus::not_privileged : ExitStatus::failure};
+Error attach_error(const ProbePoint& first, int error_number, AttachRung rung) {
+    const std::string what = fmt::format("cannot attach to {}", first.symbol);
+    if (error_number != EPERM && error_number != EACCES) return Error{what, errno_text(error_number)};
+    return refused_attach(what, rung);
 }
 
 }  // namespace
+
+Error refused_attach(const std::string& what, AttachRung rung) {
+    // Probes by perf events are for cap_sys_admin alone (Linux "require CAP_SYS_ADMIN for uprobes", 2025).
+    const auto wanted = rung == AttachRung::perf
+                            ? std::vector{Capability::bpf, Capability::perfmon, Capability::sys_admin}
+                            : std::vector{Capability::bpf, Capability::perfmon};
+    return Error{what, reason_of_refusal(wanted),
+                 rung == AttachRung::perf ? "run as root (sudo memtrace ...)" : privilege_hint(),
+                 ExitStatus::not_privileged};
+}
 
 std::string_view rung_name(AttachRung rung) {
     switch (rung) {
@@ -190,7 +200,7 @@ Result<void> FileProbes::attach_multi(const bpf_program* program, uint32_t attac
     attributes.multi_flags = is_return ? bpf_f_uprobe_multi_return : 0;
     attributes.pid = static_cast<uint32_t>(scope_.pid);
     const int link = create_link(attributes);
-    if (link < 0) return attach_error(*points.front(), errno);
+    if (link < 0) return attach_error(*points.front(), errno, AttachRung::multi);
     links_.multi.emplace_back(link);
     return {};
 }
@@ -204,7 +214,7 @@ Result<void> FileProbes::attach_perf(const bpf_program* program, bool is_return,
         // A perf event dies with the thread that it was opened for, so it is opened for all; the programs filter.
         bpf_link* link = bpf_program__attach_uprobe_opts(program, -1, path.c_str(),
                                                          static_cast<size_t>(point->file_offset), &options);
-        if (!link) return attach_error(*point, errno);
+        if (!link) return attach_error(*point, errno, AttachRung::perf);
         links_.perf.emplace_back(link);
     }
     return {};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,9 @@ std::string_view rung_name(AttachRung rung);
 
 /// Whether the running kernel has the link type of `rung`; asks it by trying, attaches nothing.
 bool kernel_has_rung(AttachRung rung);
+
+/// The kernel does not permit attaching by `rung`: which capability is missing.
+Error refused_attach(const std::string& what, AttachRung rung);
 
 /// The programs that one rung uses; borrowed from the skeleton.
 struct RungPrograms {

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/capabilities.hpp"
+
 namespace memtrace {
 namespace {
 
@@ -38,6 +40,17 @@ std::string verifier_refusal(std::string_view log) {
     return std::string(log.substr(start + 1, end - start - 1));
 }
 
+/// Whether libbpf met this errno on its way; what it returns in the end may be that of something that failed for it.
+bool has_met(int error_number) {
+    return collected_text().find(errno_text(error_number)) != std::string::npos;
+}
+
+/// The kernel has its types, and still libbpf could not read them.
+bool lacks_memory_for_types() {
+    return collected_text().find("failed to find valid kernel BTF") != std::string::npos &&
+           access("/sys/kernel/btf/vmlinux", R_OK) == 0;
+}
+
 }  // namespace
 
 LoadLog::LoadLog() {
@@ -54,10 +67,16 @@ Error LoadLog::explain(int error_number) const {
     if (error_number == EPERM || error_number == EACCES) {
         const std::string refusal = verifier_refusal(collected_text());
         if (refusal.empty())
-            return {what, "not privileged", "run as root: sudo memtrace ...", ExitStatus::not_privileged};
+            return {what, reason_of_refusal(std::array{Capability::bpf, Capability::perfmon}), privilege_hint(),
+                    ExitStatus::not_privileged};
         return {what, "the kernel's verifier refused them: " + refusal, "", ExitStatus::kernel_lacks_feature};
     }
-    if (error_number == ENOMEM)
+    if (error_number == EMFILE || has_met(EMFILE))
+        return {what, errno_text(EMFILE), "raise the limit of open files (ulimit -n)", ExitStatus::failure};
+    if (lacks_memory_for_types())
+        return {what, "the types of the kernel cannot be read", "raise the limit of memory (ulimit -v)",
+                ExitStatus::failure};
+    if (error_number == ENOMEM || has_met(ENOMEM))
         return {what, "not enough memory for the tables", "lower --max-live-blocks or --max-sites",
                 ExitStatus::failure};
     if (error_number == E2BIG || error_number == EINVAL || error_number == ENOENT || error_number == ESRCH ||

@@ -132,10 +132,9 @@ Result<double> price_of(AttachRung rung, Probe probe, Function function) {
                                              : attach_multi(rung, probe, program.get(), *offset);
     if (!program || !link) {
         const int error_number = errno;
-        const bool is_denied = error_number == EPERM || error_number == EACCES;
-        return Error{"cannot measure what a probe costs", errno_text(error_number),
-                     is_denied ? "run as root, or grant cap_bpf and cap_perfmon" : "",
-                     is_denied ? ExitStatus::not_privileged : ExitStatus::kernel_lacks_feature};
+        const std::string what = "cannot measure what a probe costs";
+        if (error_number == EPERM || error_number == EACCES) return refused_attach(what, rung);
+        return Error{what, errno_text(error_number), "", ExitStatus::kernel_lacks_feature};
     }
     function();
     return std::max(time_call_ns(function) - without_ns, 0.0);

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+
+#include "base/capabilities.hpp"
 
 #include "processes/perf_ring.hpp"
 
@@ -75,8 +78,8 @@ void take_record(std::span<const std::byte> record, MappingBatch& batch) {
 Error open_error(int error_number) {
     const std::string what = "watching for new libraries";
     if (error_number == EACCES || error_number == EPERM)
-        return {what, "perf_event_open: " + errno_text(error_number),
-                "run memtrace as root (sudo), or give it CAP_PERFMON", ExitStatus::not_privileged};
+        return {what, "perf_event_open: " + reason_of_refusal(std::array{Capability::perfmon}), privilege_hint(),
+                ExitStatus::not_privileged};
     if (error_number == EMFILE) return {what, errno_text(error_number), "raise the limit of open files (ulimit -n)"};
     return {what, "perf_event_open: " + errno_text(error_number)};
 }

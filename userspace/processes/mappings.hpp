@@ -46,8 +46,8 @@ void set_mapping_name(Mapping& mapping, std::string_view kernel_name);
 
 /// Opens the file behind `mapping` for reading: /proc/PID/map_files (works for deleted and container files; needs
 /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), else its path below /proc/PID/root when device and inode agree, else its
-/// path on the host when the inode agrees. Only regular files; never blocks on a FIFO. The Error says which ways were
-/// tried.
+/// path on the host when the inode agrees, else /proc/PID/exe when that is it (a program whose file is gone). Only
+/// regular files; never blocks on a FIFO. The Error says which ways were tried.
 Result<Fd> open_mapped_file(pid_t pid, const Mapping& mapping);
 
 }  // namespace memtrace

@@ -87,6 +87,8 @@ Result<Fd> open_mapped_file(pid_t process, const Mapping& mapping) {
     const std::string root_path = proc_path(pid, "root") + mapping.path;
     if (auto file = open_checked(root_path, mapping, Check::device_and_inode, tried)) return *std::move(file);
     if (auto file = open_checked(mapping.path, mapping, Check::inode, tried)) return *std::move(file);
+    if (auto file = open_checked(proc_path(pid, "exe"), mapping, Check::device_and_inode, tried))
+        return *std::move(file);
     return Error{
         what, "cannot be opened (" + tried + ")",
         "deleted and container files need CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, and a process that still runs"};

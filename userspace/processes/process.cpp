@@ -4,12 +4,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <climits>
 #include <filesystem>
 #include <string_view>
 #include <vector>
+
+#include "base/capabilities.hpp"
 
 #include "processes/cgroup.hpp"
 #include "processes/proc_file.hpp"
@@ -94,11 +97,13 @@ std::optional<uint64_t> read_statm_bytes(pid_t pid, int field) {
 }  // namespace
 
 Error process_error(std::string what, int error_number) {
+    if (error_number == ENOENT && access("/proc/self", F_OK) != 0)
+        return {std::move(what), "/proc is not mounted here", "mount -t proc proc /proc"};
     if (error_number == ENOENT || error_number == ESRCH || error_number == EINVAL)
         return {std::move(what), "no such process", "it may have ended; `ps -e` lists the processes",
                 ExitStatus::no_such_target};
     if (error_number == EACCES || error_number == EPERM)
-        return {std::move(what), "not privileged: " + errno_text(error_number), "run memtrace as root (sudo)",
+        return {std::move(what), reason_of_refusal(std::array{Capability::sys_ptrace}), privilege_hint(),
                 ExitStatus::not_privileged};
     return {std::move(what), errno_text(error_number)};
 }

@@ -34,6 +34,14 @@ std::string_view field_of(std::string_view status, std::string_view name) {
     return status.substr(0, status.find('\n'));
 }
 
+/// The number that `text` begins with, else 0.
+template <typename Number>
+Number number_in(std::string_view text) {
+    Number number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
+}
+
 #if defined(__x86_64__)
 constexpr long uretprobe_number = 335;  // arch/x86/entry/syscalls/syscall_64.tbl
 constexpr int filtered_errno = EDOM;
@@ -85,7 +93,9 @@ std::optional<std::string> reason_not_to_trace(const TraceFacts& facts, bool kil
     if (facts.is_memtrace) return "is memtrace itself";
     if (facts.is_kernel_thread) return "is a kernel thread, which has no heap of its own";
     if (facts.has_ended) return "has ended and waits for its parent (zombie)";
-    if (facts.denied_by) return fmt::format("belongs to user {}; run memtrace as root (sudo)", *facts.denied_by);
+    if (facts.denied_by)
+        return fmt::format("belongs to user {}; memtrace needs cap_sys_ptrace for it, or root (sudo)",
+                           *facts.denied_by);
     if (facts.is_seccomp_filtered && kills_filtered)
         return "has a seccomp filter, and this kernel (6.11 to 6.13) would kill it at the first return probe";
     return std::nullopt;
@@ -107,13 +117,13 @@ std::optional<TraceFacts> read_trace_facts(pid_t pid, const std::string& proc) {
         (is_first_thread_over && field_of(*status, "Threads") == "1") || (has_no_memory && !facts.is_kernel_thread);
     const std::string_view seccomp = field_of(*status, "Seccomp");
     facts.is_seccomp_filtered = !seccomp.empty() && seccomp != "0";
+    facts.tracer = number_in<pid_t>(field_of(*status, "TracerPid"));
+    facts.threads = number_in<uint64_t>(field_of(*status, "Threads"));
+    const std::string_view users = field_of(*status, "Uid");
+    const std::string_view effective = users.substr(std::min(users.find('\t') + 1, users.size()));
+    facts.has_changed_user = number_in<uid_t>(users) != number_in<uid_t>(effective);
     const Fd maps(::open(fmt::format("{}/{}/maps", proc, pid).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!maps && (errno == EACCES || errno == EPERM)) {
-        uid_t owner = 0;
-        const std::string_view uid = field_of(*status, "Uid");
-        std::from_chars(uid.data(), uid.data() + uid.size(), owner);
-        facts.denied_by = owner;
-    }
+    if (!maps && (errno == EACCES || errno == EPERM)) facts.denied_by = number_in<uid_t>(users);
     return facts;
 }
 

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,9 @@ struct TraceFacts {
     bool is_kernel_thread = false;
     bool has_ended = false;  // a zombie, or its parent has not yet taken note
     bool is_seccomp_filtered = false;
+    pid_t tracer = 0;  // a debugger, strace ...; 0: none
+    uint64_t threads = 0;
+    bool has_changed_user = false;        // its effective user is not its real one
     std::optional<uid_t> denied_by = {};  // the owner, when its mappings may not be read
 };
 
