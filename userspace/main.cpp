@@ -6,6 +6,7 @@
 #include "cli/census_command.hpp"
 #include "cli/doctor_command.hpp"
 #include "cli/dry_run.hpp"
+#include "cli/growth_command.hpp"
 #include "cli/list_command.hpp"
 #include "cli/parse.hpp"
 #include "cli/placement_list.hpp"
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
     }
     return std::visit(Overloaded{[&](const Options& options) {
                                      if (options.is_dry_run) return print_or_fail(dry_run_text(options));
+                                     if (options.shows_growth) return run_growth_command(options);
                                      return run_trace_command(options, arguments);
                                  },
                                  [](const Census& census) { return run_census_command(census); },

@@ -32,11 +32,24 @@ TEST_CASE("a census is of one process", "[cli]") {
     CHECK(census.type_names_path == "f");
     CHECK(complaint({"census"}) == "census: no process is given");
     CHECK(complaint({"census", "1,2"}) == "census: takes one process");
-    CHECK(complaint({"census", "1", "2"}) == "'2': one argument too many");
+    CHECK(!census.interval_ns);
+    CHECK(!census.count);
+    CHECK(complaint({"census", "1", "2", "3", "4"}) == "'4': one argument too many");
+    CHECK(complaint({"census", "1", "soon"}).find("'soon'") == 0);
+    CHECK(complaint({"census", "1", "5", "0"}).find("COUNT '0'") == 0);
     CHECK(complaint({"census", "one"}).find("'one'") == 0);
     CHECK(complaint({"census", "1", "--format", "xml"}).find("--format 'xml'") == 0);
     CHECK(complaint({"census", "1", "--min-count", "x"}).find("--min-count 'x'") == 0);
     CHECK(complaint({"-p", "1", "census", "1"}) == "census: takes no options of a session");
+}
+
+TEST_CASE("a census can be one of a series", "[cli]") {
+    const auto request = parse({"census", "12", "500ms", "3"});
+    REQUIRE(request);
+    const auto& census = std::get<Census>(*request);
+    CHECK(census.interval_ns == 500'000'000u);
+    CHECK(census.count == 3u);
+    CHECK(!census.top);
 }
 
 TEST_CASE("the options of types are read", "[cli]") {

@@ -23,9 +23,11 @@ class CensusOptions {
   private:
     CLI::App* command_;
     std::string pid_;
+    std::string interval_;
+    std::string count_;
     std::string type_names_path_;
     std::string format_ = "text";
-    std::string top_ = "0";
+    std::string top_;
     std::string min_count_ = "0";
 };
 

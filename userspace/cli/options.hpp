@@ -66,6 +66,7 @@ struct Options {
     uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
     bool shows_blocks = false;     // -a: each live block of the call sites shown
     bool traces_events = false;    // -t: each allocation and free as it happens
+    bool shows_growth = false;     // --growth: how memory grows by its use, without a probe
     bool shows_types = false;      // --types: the types of a collected heap's objects
     std::string only_type;         // --type: the call sites of one type; empty: of all
     uint64_t min_count = 0;        // call sites and types with fewer allocations are not shown
@@ -103,8 +104,10 @@ struct Census {
     pid_t pid = 0;
     std::string type_names_path;  // empty: none
     OutputFormat format = OutputFormat::text;
-    uint32_t top = 0;        // types shown; 0: all
-    uint64_t min_count = 0;  // types with fewer objects are not shown
+    std::optional<uint32_t> top;          // types or sizes shown; 0: all; none: all types, ten sizes in text
+    uint64_t min_count = 0;               // types and sizes with fewer objects are not shown
+    std::optional<uint64_t> interval_ns;  // none: one census
+    std::optional<uint64_t> count;        // none: until a signal or the process's end
 };
 
 /// `memtrace list`.

@@ -12,7 +12,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
-#include "cli/census_command.hpp"
+#include "cli/collected_census.hpp"
 #include "cli/cost_watch.hpp"
 #include "cli/event_loop.hpp"
 #include "cli/output.hpp"

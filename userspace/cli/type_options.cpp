@@ -24,6 +24,11 @@ TypeOptions::TypeOptions(CLI::App& app, Options& options) {
         ->group(group)
         ->disable_flag_override();
     app.add_flag_function(
+           "--growth", [&options](int64_t) { options.shows_growth = true; },
+           "how memory grows by its use, no probe (-p)")
+        ->group("What is shown")
+        ->disable_flag_override();
+    app.add_flag_function(
            "--types", [&options](int64_t) { options.shows_types = true; }, "objects by type in place of call sites")
         ->group(group)
         ->disable_flag_override();

@@ -1,4 +1,4 @@
-// The options of collected heaps. Uses CLI11.
+// The options of collected heaps, and --growth. Uses CLI11.
 #pragma once
 
 #include <CLI/CLI.hpp>

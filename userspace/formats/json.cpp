@@ -2,13 +2,13 @@
 // that any bytes make valid JSON.
 #include <fmt/format.h>
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string_view>
 
 #include "base/text.hpp"
 #include "formats/format.hpp"
+#include "formats/json_memory.hpp"
 
 namespace memtrace {
 namespace {
@@ -40,15 +40,6 @@ Json texts(const std::vector<std::string>& values) {
     for (const std::string& value : values)
         list.push_back(printable(value));
     return list;
-}
-
-/// RFC 3339 in UTC with milliseconds.
-std::string rfc3339(int64_t time_unix_ns) {
-    const std::time_t seconds = time_unix_ns / 1'000'000'000;
-    std::tm parts{};
-    gmtime_r(&seconds, &parts);
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                       parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, time_unix_ns / 1'000'000 % 1'000);
 }
 
 std::string_view kind_name(Frame::Kind kind) {

@@ -14,6 +14,8 @@
 #include "formats/columns.hpp"
 #include "formats/format.hpp"
 #include "formats/style.hpp"
+#include "formats/text_growth.hpp"
+#include "formats/text_malloc.hpp"
 #include "formats/text_processes.hpp"
 #include "formats/text_sites.hpp"
 #include "formats/text_types.hpp"
@@ -225,6 +227,14 @@ std::string text_of(const BlockEventRecord& event, const WriterOptions&) {
 
 std::string text_of(const CensusRecord& census, const WriterOptions& options) {
     return census_text(census, options);
+}
+
+std::string text_of(const MallocCensusRecord& census, const WriterOptions& options) {
+    return malloc_census_text(census, options);
+}
+
+std::string text_of(const GrowthRecord& growth, const WriterOptions& options) {
+    return growth_text(growth, options);
 }
 
 template <typename Other>

@@ -212,6 +212,79 @@ struct CensusRecord {
     std::vector<CensusSite> sites;  // ... with --top not all
 };
 
+/// Blocks of one size in an allocator's chunks.
+struct ChunkSizeEntry {
+    uint64_t chunk_bytes = 0;
+    uint64_t least_bytes = 0;  // that a program asks for to get such a chunk
+    uint64_t most_bytes = 0;
+    bool is_mapped = false;   // each a mapping of its own
+    uint64_t live_bytes = 0;  // of whole chunks
+    uint64_t live_blocks = 0;
+    uint64_t free_bytes = 0;
+    uint64_t free_blocks = 0;
+    int64_t growth_bytes = 0;  // since the first census; 0 in that
+    int64_t growth_blocks = 0;
+    bool has_grown_each_time = false;
+};
+
+/// What a malloc has given out and what it keeps, read without a probe (`memtrace census`). Sizes are of whole chunks.
+struct MallocCensusRecord {
+    uint64_t sequence = 0;  // 1: the first
+    int64_t time_unix_ns = 0;
+    uint64_t elapsed_ns = 0;  // since the first census
+    uint64_t read_ns = 0;     // how long this one took
+    pid_t pid = 0;
+    std::string comm;
+    std::string allocator;
+    std::optional<std::string> version;
+    uint64_t arenas = 0;
+    uint64_t system_bytes = 0;  // what the arenas have from the kernel
+    uint64_t live_bytes = 0;
+    uint64_t live_blocks = 0;
+    std::optional<uint64_t> mapped_bytes;  // blocks with mappings of their own, in no other figure
+    std::optional<uint64_t> mapped_blocks;
+    uint64_t mapped_blocks_sized = 0;  // of these, those that are in `sizes`
+    uint64_t thread_cached_bytes = 0;  // free, and so on
+    uint64_t thread_cached_blocks = 0;
+    uint64_t fast_bytes = 0;
+    uint64_t fast_blocks = 0;
+    uint64_t binned_bytes = 0;
+    uint64_t binned_blocks = 0;
+    uint64_t top_bytes = 0;
+    uint64_t not_found_bytes = 0;
+    uint64_t retained_bytes = 0;   // free and in memory
+    uint64_t trimmable_bytes = 0;  // of it what malloc_trim(0) would give back
+    int64_t growth_bytes = 0;      // of all blocks, since the first census
+    uint64_t risen_bytes = 0;      // the sum over the sizes that have grown
+    std::string growth_pattern;    // none, one_size or mixed
+    uint64_t sizes_total = 0;
+    std::vector<ChunkSizeEntry> sizes;  // the first census by live_bytes, others by growth_bytes; with --top not all
+};
+
+/// What memory of one use does over time.
+struct GrowthEntry {
+    std::string use;  // main_heap, arenas, anonymous, gc_heap, stacks, files or shared; of a process: empty
+    uint64_t rss_bytes = 0;
+    int64_t rss_growth_bytes = 0;  // since the first look
+    uint64_t mapped_bytes = 0;     // touched or not
+    int64_t mapped_growth_bytes = 0;
+    std::optional<double> slope_bytes_per_second;  // of rss_bytes, in the window
+    std::string pattern;                           // unknown, flat, growing, step or shrinking
+};
+
+/// How a process's memory grows, by what it is used for (--growth).
+struct GrowthRecord {
+    uint64_t sequence = 0;  // 1: the first look
+    int64_t time_unix_ns = 0;
+    uint64_t elapsed_ns = 0;  // since the first look
+    uint64_t window_ns = 0;   // until now, that slopes and patterns are of; 0: none yet
+    pid_t pid = 0;
+    std::string comm;
+    bool has_glibc = false;  // so that a census can tell more
+    GrowthEntry all;
+    std::vector<GrowthEntry> uses;  // whose sums are those of `all`
+};
+
 /// One allocation or free as it happened (--trace).
 struct BlockEventRecord {
     bool is_free = false;
@@ -236,7 +309,7 @@ struct EndRecord {
     int status = 0;
 };
 
-using Record = std::variant<StartRecord, ProcessRecord, ReportRecord, RestRecord, CensusRecord, BlockEventRecord,
-                            WarningRecord, EndRecord>;
+using Record = std::variant<StartRecord, ProcessRecord, ReportRecord, RestRecord, CensusRecord, MallocCensusRecord,
+                            GrowthRecord, BlockEventRecord, WarningRecord, EndRecord>;
 
 }  // namespace memtrace
