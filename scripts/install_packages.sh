@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/install_packages.sh [build|test|kernels]: installs the Debian packages that are missing for building (default),
-# for building and testing, or for other kernels. Needs root or sudo only if something is missing.
+# scripts/install_packages.sh [build|test|kernels|fuzz]: installs the Debian packages that are missing for building (default),
+# for building and testing, for other kernels, or for fuzzing. Needs root or sudo only if something is missing.
 source "$(dirname "$0")/common.sh"
 usage_if_asked "$@"
 
@@ -17,15 +17,16 @@ case "${1:-build}" in
       catch2 clang-format clang-tidy gdb binutils python3 procps
       elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod nodejs
       libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools nginx-light
-      debian-archive-keyring libgc-dev
+      debian-archive-keyring libgc-dev strace util-linux libcap2-bin
     )
     command -v rustc >/dev/null || packages+=(rustc)
     command -v go >/dev/null || packages+=(golang-go)
     # Not every release has it: without it a few tests are skipped.
     if ! command -v crystal >/dev/null && apt-cache show crystal >/dev/null 2>&1; then packages+=(crystal); fi
     ;;
+  fuzz) packages+=(libclang-rt-14-dev catch2) ;;
   kernels) packages=(qemu-system-x86 busybox-static cpio xz-utils zstd lz4 debian-archive-keyring) ;;
-  *) say "no such group: $1; write build, test or kernels"; exit 2 ;;
+  *) say "no such group: $1; write build, test, kernels or fuzz"; exit 2 ;;
 esac
 
 missing=()

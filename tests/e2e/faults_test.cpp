@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -101,7 +102,8 @@ TEST_CASE("some system calls that fail, each in a session of its own", "[e2e][fa
 }
 
 TEST_CASE("every system call that fails, each in a session of its own", "[.slow]") {
-    fail_system_calls(1);
+    const char* stride = std::getenv("MEMTRACE_TEST_FAULT_STRIDE");
+    fail_system_calls(stride != nullptr ? std::stoull(stride) : 1);
 }
 
 TEST_CASE("tables that the kernel has no memory for", "[e2e][faults]") {

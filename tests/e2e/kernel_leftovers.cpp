@@ -62,9 +62,11 @@ std::set<std::string> bpf_objects() {
     for (const std::string kind : {"prog", "map", "link"}) {
         const Finished listed = run_to_end({BPFTOOL, "--json", kind, "show"});
         if (listed.status != 0) throw std::runtime_error("bpftool: " + listed.errors);
-        for (const Json& object : Json::parse(listed.output))
-            objects.insert(kind + ' ' + std::to_string(object.at("id").get<int64_t>()) + ' ' +
-                           object.value("name", object.value("type", "")));
+        for (const Json& object : Json::parse(listed.output)) {
+            // Links have no name, and a type that bpftool does not know is a number.
+            const Json name = object.value("name", object.value("type", Json("")));
+            objects.insert(kind + ' ' + std::to_string(object.at("id").get<int64_t>()) + ' ' + name.dump());
+        }
     }
     return objects;
 }

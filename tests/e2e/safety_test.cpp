@@ -112,6 +112,24 @@ class MemoryLimit {
 
 }  // namespace
 
+TEST_CASE("what memtrace has in the kernel and in its target is seen, and gone when it has ended", "[e2e][safety]") {
+    require_root();
+    const std::set<std::string> before = bpf_objects();
+    Workload workload(workload_path("libc_cases"), {"malloc_lives"});
+    CHECK(changed_code(workload.pid()).empty());
+    Memtrace memtrace(on_demand(rungs().front(), workload.pid()));
+    memtrace.wait_attached();
+    size_t programs = 0;
+    for (const std::string& object : bpf_objects())
+        programs += !before.contains(object) && object.starts_with("prog ") ? 1 : 0;
+    CHECK(programs > 3);
+    CHECK_THAT(changed_code(workload.pid()), ContainsSubstring("/libc"));
+    CHECK(memtrace.stop().status == 0);
+    CHECK(bpf_objects_left(before).empty());
+    CHECK(changed_code(workload.pid()).empty());
+    CHECK(workload.quit(0) == 0);
+}
+
 TEST_CASE("killed at any moment memtrace leaves no probe, no map and a target that runs on", "[e2e][safety]") {
     kill_at_random_moments(24);
 }

@@ -96,8 +96,8 @@ void CommandLine::add_commands() {
     list_->set_help_flag("-h,--help", "this text");
     doctor_ =
         add_command("doctor", "whether tracing will work here, and on a process", "memtrace doctor [-p PID] [OPTIONS]");
-    selftest_ = add_command("selftest", "traces a program whose truth is known, and compares",
-                            "memtrace selftest [--attach HOW]");
+    selftest_ =
+        add_command("selftest", "traces a program of known truth, and compares", "memtrace selftest [--attach HOW]");
 }
 
 /// One that takes the options of tracing, on either side of its name.
