@@ -39,12 +39,18 @@ enum mt_operation {
     MT_OP_FREE = 2,         /* gives back the block `old`: free, cfree */
     MT_OP_REALLOCATE = 3,   /* gives back `old` and returns a block of size [* count] bytes, or fails and keeps it */
     MT_OP_ALLOCATE_OUT = 4, /* stores the new block at *out and returns 0 when it succeeded: posix_memalign */
-    MT_OP_DELEGATE = 5, /* allocates by calling another row, may throw, so it is never return-probed: operator new */
-    MT_OP_MAP = 6,      /* mmap(address, size, protection, flags, fd, offset) */
-    MT_OP_UNMAP = 7,    /* munmap(old, size) */
-    MT_OP_REMAP = 8,    /* mremap(old, old_size = argument 2, size, flags, new_address) */
-    MT_OP_THROW = 10,   /* what calls in flight that may throw do when they fail: std::get_new_handler */
-    MT_OP_RESIZE = 9,   /* resizes `old` where it is, returns its new size, less than `size` when it failed: xallocx */
+    MT_OP_DELEGATE = 5,    /* allocates by calling another row, may throw, so it is never return-probed: operator new */
+    MT_OP_MAP = 6,         /* mmap(address, size, protection, flags, fd, offset) */
+    MT_OP_UNMAP = 7,       /* munmap(old, size) */
+    MT_OP_REMAP = 8,       /* mremap(old, old_size = argument 2, size, flags, new_address) */
+    MT_OP_THROW = 10,      /* what calls in flight that may throw do when they fail: std::get_new_handler */
+    MT_OP_BREAK = 11,      /* brk(old = the new end of the data segment), 0 when it succeeded */
+    MT_OP_MOVE_BREAK = 12, /* sbrk(size = by how much, signed), returns the old end */
+    MT_OP_PROTECT = 13,    /* mprotect(old, size, protection) */
+    MT_OP_ADVISE = 14,     /* madvise(old, size, advice) */
+    MT_OP_ATTACH = 15,     /* shmat(id, address, flags), returns where the segment is */
+    MT_OP_DETACH = 16,     /* shmdt(old) */
+    MT_OP_RESIZE = 9, /* resizes `old` where it is, returns its new size, less than `size` when it failed: xallocx */
 };
 
 /* mt_row.flags. */
@@ -83,7 +89,7 @@ enum mt_counter {
     MT_COUNT_BLOCKS_CALLS_FULL = 1,      /* a block not recorded: more than MT_MAX_CALLS calls in flight on a thread */
     MT_COUNT_STACKS_SITES_FULL = 2,      /* a block recorded without its stack: the table of call sites was full */
     MT_COUNT_STACKS_RING_FULL = 3,       /* a block recorded without its stack: the ring buffer was full */
-    MT_COUNT_EVENTS_RING_FULL = 4,       /* a mapping, process or trace event lost: the ring buffer was full */
+    MT_COUNT_EVENTS_RING_FULL = 4,       /* a process or trace event lost: the ring buffer was full */
     MT_COUNT_RETURNS_MISSED = 5,         /* an allocation whose return the kernel did not report */
     MT_COUNT_FREES_MISSED = 6,           /* a block was found alive where a new one begins */
     MT_COUNT_REALLOCS_UNRESOLVED = 7,    /* a realloc whose return never came */
@@ -96,6 +102,7 @@ enum mt_counter {
     MT_COUNT_INHERITED_LOST = 14,        /* an inherited block not followed: no room, or too many forks between */
     MT_COUNT_BLOCKS_QUOTA = 15,          /* a block not recorded: its process has as many as one may have */
     MT_COUNT_STACKS_QUOTA = 16,          /* a block recorded without its stack: ... call sites ... */
+    MT_COUNT_MAPPINGS_RING_FULL = 17,    /* a mapping event lost, and in no other counter: the ring buffer was full */
     MT_COUNTERS = 32,
 };
 
@@ -236,7 +243,7 @@ struct mt_inherited_free {
 enum mt_event_type {
     MT_EVENT_NONE = 0,
     MT_EVENT_SITE = 1,         /* struct mt_site_event: a new call site and its stack, once */
-    MT_EVENT_MAP = 2,          /* struct mt_mapping_event: mmap succeeded */
+    MT_EVENT_MAP = 2,          /* struct mt_mapping_event (mapping_abi.h): mmap succeeded */
     MT_EVENT_UNMAP = 3,        /* ... munmap was called: the range is going */
     MT_EVENT_UNMAP_FAILED = 4, /* ... and the kernel refused: what UNMAP took is put back */
     MT_EVENT_REMAP = 5,        /* ... mremap was called: the old range is going */
@@ -254,6 +261,9 @@ enum mt_event_type {
     MT_EVENT_CGROUP_MADE = 17, /* struct mt_cgroup_event: a control group was made */
     MT_EVENT_CGROUP_GONE = 18, /* ... was removed */
     MT_EVENT_BORN = 19,        /* struct mt_process_event: a process was born in a watched control group, a target */
+    MT_EVENT_PROTECT = 20,     /* struct mt_mapping_event: mprotect succeeded */
+    MT_EVENT_DISCARD = 21,     /* ... madvise gave the pages of a range back to the kernel; the range stays */
+    MT_EVENT_DETACH = 22,      /* ... shmdt was called: the segment at `address` is going; may become UNMAP_FAILED */
     MT_EVENT_RAW_STACK = 14, /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
 };
 
@@ -284,19 +294,6 @@ struct mt_raw_stack_event {
     mt_u32 stack_bytes;    /* that could be copied, from the start of stack_pointer's page up */
     mt_u64 frames[MT_MAX_FRAMES];
     mt_u8 stack[MT_RAW_STACK_BYTES];
-};
-
-struct mt_mapping_event {
-    struct mt_event header;
-    mt_u64 address;
-    mt_u64 size_bytes;  /* as the caller gave it, not rounded to pages */
-    mt_u64 old_address; /* REMAP_*: the range that mremap was given */
-    mt_u64 old_size_bytes;
-    mt_u32 site; /* 0: none */
-    mt_u32 row;
-    mt_u32 protection; /* MAP: PROT_* */
-    mt_u32 map_flags;  /* MAP: MAP_*; REMAP*: MREMAP_* */
-    mt_u64 caller;     /* return address of the call */
 };
 
 struct mt_block_event {
@@ -383,7 +380,6 @@ MT_ASSERT_SIZE(struct mt_inherited_free, 8);
 MT_ASSERT_SIZE(struct mt_event, 24);
 MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
 MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_BYTES);
-MT_ASSERT_SIZE(struct mt_mapping_event, 80);
 MT_ASSERT_SIZE(struct mt_block_event, 48);
 MT_ASSERT_SIZE(struct mt_process_event, 56);
 MT_ASSERT_SIZE(struct mt_cgroup_event, 536);

@@ -63,8 +63,9 @@ struct Options {
     /// The whole system is many programs at a time, and a compiler alone has tens of thousands of call sites.
     uint32_t call_sites() const { return max_sites.value_or(traces_all ? 1u << 19 : 1u << 17); }
     uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
-    bool shows_blocks = false;   // -a: each live block of the call sites shown
-    bool traces_events = false;  // -t: each allocation and free as it happens
+    bool shows_blocks = false;    // -a: each live block of the call sites shown
+    bool shows_resident = false;  // of the live blocks of each call site, page by page
+    bool traces_events = false;   // -t: each allocation and free as it happens
 
     std::optional<double> max_overhead;    // share of one core that tracing may cost; none: as it comes
     bool predicts_cost = true;             // calls are counted for a moment before recording starts

@@ -215,6 +215,7 @@ void CommandLine::add_report_options() {
         "a report per process, tree, exe, cgroup, or all")
         ->group(group);
     add_flag("-a,--show-allocs", options_.shows_blocks, "each live block too")->group(group);
+    add_flag("--resident", options_.shows_resident, "how much of the live blocks is in memory")->group(group);
     add_flag("-t,--trace", options_.traces_events, "each allocation and free too")->group(group);
 }
 

@@ -42,6 +42,12 @@ constexpr std::array operations = {
     Operation{MT_OP_MAP, "map"},
     Operation{MT_OP_UNMAP, "unmap"},
     Operation{MT_OP_REMAP, "remap"},
+    Operation{MT_OP_BREAK, "break"},
+    Operation{MT_OP_MOVE_BREAK, "move-break"},
+    Operation{MT_OP_PROTECT, "protect"},
+    Operation{MT_OP_ADVISE, "advise"},
+    Operation{MT_OP_ATTACH, "attach"},
+    Operation{MT_OP_DETACH, "detach"},
     Operation{MT_OP_THROW, "throw"},
 };
 
