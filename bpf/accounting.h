@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "inheritance.h"
 #include "ledger.h"
+#include "mappings.h"
 #include "nesting.h"
 #include "sampled_calls.h"
 #include "stacks.h"
@@ -12,8 +13,6 @@
 
 /* Linux drops a return probe when more than this many are pending on a thread (include/linux/uprobes.h). */
 #define MAX_URETPROBE_DEPTH 64
-
-#define MAP_FAILED ~0ull
 
 enum wanted_return {
     RETURN_IS_WANTED = 0, /* the value that a session program returns for it */
@@ -108,34 +107,14 @@ __noinline int take_old_block(struct thread* thread, struct mt_owner* owner, str
     return 0;
 }
 
-static __always_inline void send_mapping(struct thread* thread, struct mt_owner* owner, u32 type,
-                                         const struct call* call, u64 address, u64 size_bytes, u32 site, u64 caller) {
-    if (!emit_mapping_event(type, thread->owner, call, address, size_bytes, site, caller))
-        count(owner, MT_COUNT_EVENTS_RING_FULL);
-}
-
-/* Remembers the arguments of an outermost call, and takes out what it gives back. */
-static __always_inline void note_arguments(struct thread* thread, struct mt_owner* owner, struct call* call,
+/* Remembers the arguments of a call, and takes out what it gives back. False: its return says nothing. */
+static __always_inline bool note_arguments(struct thread* thread, struct mt_owner* owner, struct call* call,
                                            const struct pt_regs* ctx, const struct mt_row* row) {
-    u64 caller = 0;
     call->size_bytes = requested_bytes(ctx, row);
     if (row->operation == MT_OP_ALLOCATE_OUT) call->address = read_argument(ctx, row->out_argument);
     if (row->old_argument) call->address = read_argument(ctx, row->old_argument);
     if (row->operation == MT_OP_REALLOCATE || row->operation == MT_OP_RESIZE) take_old_block(thread, owner, call);
-    if (row->operation == MT_OP_MAP) {
-        call->protection = ctx->dx;
-        call->map_flags = ctx->cx;
-    }
-    if (row->operation == MT_OP_UNMAP) {
-        read_word(call->sp, &caller);
-        send_mapping(thread, owner, MT_EVENT_UNMAP, call, call->address, call->size_bytes, 0, caller);
-    }
-    if (row->operation == MT_OP_REMAP) {
-        call->old_size_bytes = ctx->si;
-        call->map_flags = ctx->cx;
-        read_word(call->sp, &caller);
-        send_mapping(thread, owner, MT_EVENT_REMAP, call, call->address, call->old_size_bytes, 0, caller);
-    }
+    return !changes_mappings(row->operation) || note_mapping(thread, owner, call, ctx, row->operation);
 }
 
 /* Would the kernel drop the return of this call, or, because the thread has changed to a stack above one on which a
@@ -154,6 +133,15 @@ static __always_inline bool serves(const struct thread* thread, u32 index, u32 o
     if (operation == MT_OP_ALLOCATE || operation == MT_OP_ALLOCATE_OUT) return true;
     return operation == MT_OP_REALLOCATE &&
            row_at(thread->calls.stack[index & (MT_MAX_CALLS - 1)].row).operation == MT_OP_REALLOCATE;
+}
+
+/* Is a call of `operation` that was suppressed told all the same? What an allocator maps, inside a call of its own, is
+ * its memory and nobody's leak: it is told without a stack, so that it is known what the allocator has. What a mapping
+ * function calls inside is that function's, and the data segment is known by its name. */
+static __always_inline bool maps_for_allocator(const struct thread* thread, u32 operation) {
+    u32 top = thread->calls.depth - 1;
+    if (operation < MT_OP_MAP || operation > MT_OP_REMAP || top >= MT_MAX_CALLS - 1) return false;
+    return !changes_mappings(row_at(thread->calls.stack[top & (MT_MAX_CALLS - 1)].row).operation);
 }
 
 /* A function of the table was entered. Returns enum wanted_return. */
@@ -186,9 +174,11 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         thread->calls.stack[top & (MT_MAX_CALLS - 1)].function = function;
         return RETURN_IS_NOT_WANTED;
     }
+    u32 flags = relation == CALL_IS_FOR_DELEGATE ? CALL_DELEGATED : 0;
     if (relation == CALL_IS_INNER || (relation == CALL_IS_FOR_DELEGATE && !serves(thread, top, row.operation))) {
         suppress_call(thread, owner, function);
-        return RETURN_IS_NOT_WANTED;
+        if (!maps_for_allocator(thread, row.operation) || return_is_at_risk(thread, sp)) return RETURN_IS_NOT_WANTED;
+        flags = CALL_OF_ALLOCATOR;
     }
     bool is_return_probed = row.operation != MT_OP_DELEGATE && !(row.flags & MT_ROW_RETURN_INSTRUCTIONS);
     bool is_at_risk = is_return_probed && return_is_at_risk(thread, sp);
@@ -198,10 +188,13 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         return RETURN_IS_NOT_WANTED;
     }
     begin_call(call, sp, row_number, function);
-    if (relation == CALL_IS_FOR_DELEGATE) call->flags = CALL_DELEGATED;
+    call->flags = flags;
     if (row.operation == MT_OP_DELEGATE) note_return_address(call, ctx, CALL_HAS_NO_RETURN);
     if (row.flags & MT_ROW_RETURN_INSTRUCTIONS) note_return_address(call, ctx, CALL_RETURNS_BY_INSTRUCTION);
-    note_arguments(thread, owner, call, ctx, &row);
+    if (!note_arguments(thread, owner, call, ctx, &row)) {
+        thread->calls.depth--;
+        return RETURN_IS_NOT_WANTED;
+    }
     if (samples && pass_by(thread, owner, ctx, &row, is_return_probed)) return RETURN_IS_NOT_WANTED;
     if (is_at_risk) {
         note_return_address(call, ctx, CALL_RETURN_MISSED);
@@ -209,16 +202,6 @@ static __always_inline int enter_function(struct pt_regs* ctx) {
         return RETURN_IS_NOT_WANTED;
     }
     return RETURN_IS_WANTED;
-}
-
-/* Takes the stack of the returning call and finds its site. A delegated call's stack is its delegate's. */
-static __always_inline u32 site_of_return(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
-                                          const struct call* call) {
-    if (call->flags & CALL_KEEPS_RETURN_ADDRESS)
-        walk_stack(thread, call->return_address, call->sp + 8, call->frame_pointer);
-    else
-        walk_stack(thread, instruction_pointer(ctx), stack_pointer(ctx), frame_pointer(ctx));
-    return find_site(thread, owner, call->row);
 }
 
 /* Records the block at `address` for `call`: the returning call or, when that was delegated, its delegate. */
@@ -251,22 +234,6 @@ static __always_inline void leave_reallocate(struct thread* thread, struct mt_ow
         record_unknown_free(owner, thread->owner, call->address);
     }
     if (result) record_return(thread, owner, ctx, call, result);
-}
-
-static __always_inline void leave_mapping(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
-                                          const struct call* call, u32 operation, u64 result) {
-    if (operation == MT_OP_UNMAP) {
-        if (result) send_mapping(thread, owner, MT_EVENT_UNMAP_FAILED, call, call->address, call->size_bytes, 0, 0);
-        return;
-    }
-    if (result == MAP_FAILED) {
-        if (operation == MT_OP_REMAP)
-            send_mapping(thread, owner, MT_EVENT_REMAP_FAILED, call, call->address, call->old_size_bytes, 0, 0);
-        return;
-    }
-    u32 type = operation == MT_OP_REMAP ? MT_EVENT_REMAP_DONE : MT_EVENT_MAP;
-    u32 site = site_of_return(thread, owner, ctx, call);
-    send_mapping(thread, owner, type, call, result, call->size_bytes, site, instruction_pointer(ctx));
 }
 
 struct return_settling {
@@ -324,7 +291,7 @@ static __always_inline int leave_call(struct thread* thread, struct mt_owner* ow
     }
     if (row.operation == MT_OP_REALLOCATE || row.operation == MT_OP_RESIZE)
         leave_reallocate(thread, owner, ctx, call, result);
-    else if (row.operation == MT_OP_MAP || row.operation == MT_OP_UNMAP || row.operation == MT_OP_REMAP)
+    else if (changes_mappings(row.operation))
         leave_mapping(thread, owner, ctx, call, row.operation, result);
     else if (result)
         record_return(thread, owner, ctx, call, result);

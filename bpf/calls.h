@@ -17,6 +17,7 @@ enum call_flags {
     CALL_HAS_NO_RETURN = 16, /* a delegate: is never return-probed */
     CALL_RETURNS_BY_INSTRUCTION = 32, /* its return is seen at a return instruction of its own code */
     CALL_NOT_SAMPLED = 256,           /* its block is not recorded */
+    CALL_OF_ALLOCATOR = 512,          /* a mapping's, made inside an allocator's call */
     CALL_THROWS = 128,                /* ... or it failed: it will try again, or be left by an exception */
     CALL_ENDED_BY_JUMP =
         64, /* ... or it went on where that is not seen, unless an allocator function is entered there */
@@ -42,10 +43,10 @@ struct call {
     mt_u64 function;       /* address of its probe; of a delegate: of the last probe passed in the chain of delegates */
     mt_u64 inner_function; /* address of the probe of the last call that it suppressed */
     mt_u64 size_bytes;     /* asked for */
-    mt_u64 address;        /* old block or old range; where to store the result (ALLOCATE_OUT) */
+    mt_u64 address;        /* old block or old range; where to store the result (ALLOCATE_OUT); the old break */
     mt_u64 old_size_bytes; /* REMAP */
-    mt_u32 protection;     /* MAP */
-    mt_u32 map_flags;      /* MAP, REMAP */
+    mt_u32 protection;     /* MAP, PROTECT */
+    mt_u32 map_flags;      /* MAP, REMAP, ADVISE */
     struct held_block held; /* REALLOCATE */
     mt_u32 row;
     mt_u32 flags;               /* enum call_flags */

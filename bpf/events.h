@@ -3,6 +3,7 @@
 
 #include "config.h"
 #include "maps.h"
+#include "memtrace/mapping_abi.h"
 
 static __always_inline void fill_header(struct mt_event* header, u32 type, u32 owner) {
     u64 thread = bpf_get_current_pid_tgid();
@@ -93,6 +94,8 @@ static __always_inline bool emit_mapping_event(u32 type, u32 owner, const struct
     event->protection = call->protection;
     event->map_flags = call->map_flags;
     event->caller = caller;
+    event->flags = call->flags & CALL_OF_ALLOCATOR ? MT_MAPPING_OF_ALLOCATOR : 0;
+    event->reserved = 0;
     bpf_ringbuf_submit(event, 0);
     return true;
 }

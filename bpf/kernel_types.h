@@ -44,6 +44,8 @@ struct mm_context {
 };
 
 struct mm_struct {
+    unsigned long start_brk; /* the data segment ... */
+    unsigned long brk;       /* ... and its end */
     struct mm_context context;
     struct uprobes_state uprobes_state;
 };

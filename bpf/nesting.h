@@ -59,7 +59,7 @@ static __always_inline bool is_on_signal_stack(u64 sp) {
     return sp - task->sas_ss_sp < task->sas_ss_size;
 }
 
-static long note_mapping(struct task_struct* task, struct vm_area_struct* mapping, u64* bounds) {
+static long note_mapping_bounds(struct task_struct* task, struct vm_area_struct* mapping, u64* bounds) {
     bounds[0] = mapping->vm_start;
     bounds[1] = mapping->vm_end;
     return 0;
@@ -68,7 +68,7 @@ static long note_mapping(struct task_struct* task, struct vm_area_struct* mappin
 /* Are two addresses in one mapping? When the mappings cannot be looked at (another thread is changing them), yes. */
 __noinline int is_same_mapping(u64 address, u64 other_address) {
     u64 bounds[2] = {0, 0};
-    if (bpf_find_vma(bpf_get_current_task_btf(), address, note_mapping, bounds, 0)) return true;
+    if (bpf_find_vma(bpf_get_current_task_btf(), address, note_mapping_bounds, bounds, 0)) return true;
     return other_address >= bounds[0] && other_address < bounds[1];
 }
 

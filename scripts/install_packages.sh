@@ -17,7 +17,7 @@ case "${1:-build}" in
       catch2 clang-format clang-tidy gdb binutils python3 procps
       elfutils dwz xz-utils llvm-14 libdebuginfod1 debuginfod nodejs
       libgoogle-perftools-dev libmimalloc-dev musl-tools dietlibc-dev redis-server redis-tools nginx-light
-      debian-archive-keyring libgc-dev strace util-linux libcap2-bin
+      debian-archive-keyring libgc-dev strace util-linux libcap2-bin postgresql
     )
     command -v rustc >/dev/null || packages+=(rustc)
     command -v go >/dev/null || packages+=(golang-go)

@@ -38,6 +38,12 @@ enum mt_operation {
     MT_OP_GO_ALLOCATE = 11,   /* mallocgc(size, type, ...): returns a new block */
     MT_OP_GO_SAMPLE = 12,     /* setprofilebucket(block, bucket): the runtime has chosen it for its heap profile */
     MT_OP_GO_SAMPLE_END = 13, /* freeSpecial(special, block, size) */
+    MT_OP_BREAK = 14,         /* brk(old = the new end of the data segment), 0 when it succeeded */
+    MT_OP_MOVE_BREAK = 15,    /* sbrk(size = by how much, signed), returns the old end */
+    MT_OP_PROTECT = 16,       /* mprotect(old, size, protection) */
+    MT_OP_ADVISE = 17,        /* madvise(old, size, advice) */
+    MT_OP_ATTACH = 18,        /* shmat(id, address, flags), returns where the segment is */
+    MT_OP_DETACH = 19,        /* shmdt(old) */
 };
 
 /* mt_row.flags. */
@@ -78,7 +84,7 @@ enum mt_counter {
     MT_COUNT_BLOCKS_CALLS_FULL = 1,      /* a block not recorded: more than MT_MAX_CALLS calls in flight on a thread */
     MT_COUNT_STACKS_SITES_FULL = 2,      /* a block recorded without its stack: the table of call sites was full */
     MT_COUNT_STACKS_RING_FULL = 3,       /* a block recorded without its stack: the ring buffer was full */
-    MT_COUNT_EVENTS_RING_FULL = 4,       /* a mapping, process or trace event lost: the ring buffer was full */
+    MT_COUNT_EVENTS_RING_FULL = 4,       /* a process or trace event lost: the ring buffer was full */
     MT_COUNT_RETURNS_MISSED = 5,         /* an allocation whose return the kernel did not report */
     MT_COUNT_FREES_MISSED = 6,           /* a block was found alive where a new one begins */
     MT_COUNT_REALLOCS_UNRESOLVED = 7,    /* a realloc whose return never came */
@@ -92,6 +98,7 @@ enum mt_counter {
     MT_COUNT_BLOCKS_QUOTA = 15,          /* a block not recorded: its process has as many as one may have */
     MT_COUNT_STACKS_QUOTA = 16,          /* a block recorded without its stack: ... call sites ... */
     MT_COUNT_TYPES_FULL = 17,            /* informs: an object without its type: the table of types was full */
+    MT_COUNT_MAPPINGS_RING_FULL = 18,    /* a mapping event lost, and in no other counter: the ring buffer was full */
     MT_COUNTERS = 32,
 };
 
@@ -193,7 +200,7 @@ struct mt_site {
 enum mt_event_type {
     MT_EVENT_NONE = 0,
     MT_EVENT_SITE = 1,         /* struct mt_site_event: a new call site and its stack, once */
-    MT_EVENT_MAP = 2,          /* struct mt_mapping_event: mmap succeeded */
+    MT_EVENT_MAP = 2,          /* struct mt_mapping_event (mapping_abi.h): mmap succeeded */
     MT_EVENT_UNMAP = 3,        /* ... munmap was called: the range is going */
     MT_EVENT_UNMAP_FAILED = 4, /* ... and the kernel refused: what UNMAP took is put back */
     MT_EVENT_REMAP = 5,        /* ... mremap was called: the old range is going */
@@ -211,6 +218,9 @@ enum mt_event_type {
     MT_EVENT_CGROUP_MADE = 17, /* struct mt_cgroup_event: a control group was made */
     MT_EVENT_CGROUP_GONE = 18, /* ... was removed */
     MT_EVENT_BORN = 19,        /* struct mt_process_event: a process was born in a watched control group, a target */
+    MT_EVENT_PROTECT = 20,     /* struct mt_mapping_event: mprotect succeeded */
+    MT_EVENT_DISCARD = 21,     /* ... madvise gave the pages of a range back to the kernel; the range stays */
+    MT_EVENT_DETACH = 22,      /* ... shmdt was called: the segment at `address` is going; may become UNMAP_FAILED */
     MT_EVENT_RAW_STACK = 14, /* struct mt_raw_stack_event: a new call site of one stack that is not walked to its end */
 };
 
@@ -241,19 +251,6 @@ struct mt_raw_stack_event {
     mt_u32 stack_bytes;    /* that could be copied, from the start of stack_pointer's page up */
     mt_u64 frames[MT_MAX_FRAMES];
     mt_u8 stack[MT_RAW_STACK_BYTES];
-};
-
-struct mt_mapping_event {
-    struct mt_event header;
-    mt_u64 address;
-    mt_u64 size_bytes;  /* as the caller gave it, not rounded to pages */
-    mt_u64 old_address; /* REMAP_*: the range that mremap was given */
-    mt_u64 old_size_bytes;
-    mt_u32 site; /* 0: none */
-    mt_u32 row;
-    mt_u32 protection; /* MAP: PROT_* */
-    mt_u32 map_flags;  /* MAP: MAP_*; REMAP*: MREMAP_* */
-    mt_u64 caller;     /* return address of the call */
 };
 
 struct mt_block_event {
@@ -331,7 +328,6 @@ MT_ASSERT_SIZE(struct mt_site, 64);
 MT_ASSERT_SIZE(struct mt_event, 24);
 MT_ASSERT_SIZE(struct mt_site_event, 32 + 8 * MT_MAX_FRAMES);
 MT_ASSERT_SIZE(struct mt_raw_stack_event, 64 + 8 * MT_MAX_FRAMES + MT_RAW_STACK_BYTES);
-MT_ASSERT_SIZE(struct mt_mapping_event, 80);
 MT_ASSERT_SIZE(struct mt_block_event, 48);
 MT_ASSERT_SIZE(struct mt_process_event, 56);
 MT_ASSERT_SIZE(struct mt_cgroup_event, 536);

@@ -159,10 +159,10 @@ TEST_CASE("events that the ring has no room for are counted one by one", "[bpf][
                 own_munmap(block_at(index << 12), 4096, 0);
         });
         const Reading reading = tracing.read();
-        const uint64_t lost = reading.count(MT_COUNT_EVENTS_RING_FULL);
+        const uint64_t lost = reading.count(MT_COUNT_MAPPINGS_RING_FULL);
         CHECK(lost > 0);
         CHECK(tracing.drain().mappings.size() + lost == 100);
-        CHECK(reading.counts() == Counts{{MT_COUNT_EVENTS_RING_FULL, lost}});
+        CHECK(reading.counts() == Counts{{MT_COUNT_MAPPINGS_RING_FULL, lost}});
     }
     SECTION("of blocks") {
         options.traces_blocks = true;

@@ -213,7 +213,8 @@ void check_truth(const Json& truth, const Json& report) {
     differences.expect_at_most("calls_abandoned", number(accuracy, "calls_abandoned"),
                                number(truth, "abandoned_at_most"));
     if (!truth.at("sums_are_minimum").get<bool>())  // dlopen maps as well
-        for (const char* name : {"mapped_bytes", "unmapped_bytes"})
+        for (const char* name :
+             {"mapped_bytes", "unmapped_bytes", "reserved_bytes", "file_bytes", "shared_bytes", "discarded_bytes"})
             differences.expect_equal(name, number(report.at("mappings"), name), number(truth, name));
     INFO("case " << truth.at("case") << ", accuracy " << accuracy.dump());
     // The truth is cumulative: what is wrong now stays wrong in all later cases.

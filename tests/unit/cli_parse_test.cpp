@@ -68,6 +68,7 @@ TEST_CASE("without options the defaults of the contract hold", "[cli]") {
     CHECK(options.output_path.empty());
     CHECK_FALSE(options.shows_blocks);
     CHECK_FALSE(options.traces_events);
+    CHECK_FALSE(options.shows_resident);
     CHECK_FALSE(options.is_quiet);
     CHECK_FALSE(options.is_strict);
     CHECK(options.symbol_prefixes.empty());
@@ -157,6 +158,7 @@ TEST_CASE("each option reaches its value", "[cli]") {
     CHECK(options.max_size_bytes == 1048576);
     CHECK(options.shows_blocks);
     CHECK(options.traces_events);
+    CHECK(options_of({"-p", "1", "--resident"}).shows_resident);
 
     const Options others = options_of({"-p", "1", "--older=10s", "--sort", "rate", "--format", "json", "--output",
                                        "a b", "--attach", "perf", "--color", "never", "-q", "--strict"});
@@ -351,6 +353,7 @@ TEST_CASE("help shows examples first and every option of the contract, within 80
                              "--min-size",
                              "--max-size",
                              "--show-allocs",
+                             "--resident",
                              "--trace",
                              "--sort",
                              "--by",

@@ -73,8 +73,10 @@ TEST_CASE("a report has the contract's keys in the contract's order", "[formats]
     CHECK(keys_of(report["heap"]) ==
           "live_bytes live_blocks allocated_bytes allocations freed_bytes frees ended_bytes ended_blocks "
           "inherited_bytes inherited_blocks peak_live_bytes");
-    CHECK(keys_of(report["mappings"]) == "live_bytes live_count mapped_bytes unmapped_bytes inherited_bytes");
-    CHECK(keys_of(report["memory"]) == "rss_bytes pss_bytes rss_growth_bytes mapped_bytes");
+    CHECK(keys_of(report["mappings"]) ==
+          "live_bytes live_count mapped_bytes unmapped_bytes inherited_bytes reserved_bytes file_bytes shared_bytes "
+          "stack_bytes discarded_bytes");
+    CHECK(keys_of(report["memory"]) == "rss_bytes pss_bytes rss_growth_bytes mapped_bytes growth");
     CHECK(keys_of(report["accuracy"]) ==
           "complete blocks_not_recorded stacks_not_recorded events_lost returns_missed frees_missed "
           "reallocs_unresolved inherited_lost unknown_frees calls_abandoned calls_suppressed stacks_truncated "
@@ -109,6 +111,31 @@ TEST_CASE("a report of several processes has each of them, and those that hold a
     CHECK(lines_of(RestRecord{}).empty());
 }
 
+TEST_CASE("growth is told part by part, and what is not known is null", "[formats]") {
+    ReportRecord record = test::sample_report();
+    record.memory.growth = GrowthFigures{.total_bytes = 100,
+                                         .heap_live_bytes = 40,
+                                         .allocator_retained_bytes = -5,
+                                         .mappings_bytes = 30,
+                                         .stacks_bytes = 1,
+                                         .files_bytes = 20,
+                                         .shared_bytes = 2,
+                                         .gc_heap_bytes = std::nullopt,
+                                         .unexplained_bytes = 12};
+    record.sites[0].resident_bytes = 4096;
+    const Json report = parsed(record);
+    CHECK(
+        report["memory"]["growth"].dump() ==
+        R"({"of":"rss","total_bytes":100,"heap_live_bytes":40,"allocator_retained_bytes":-5,"mappings_bytes":30,)"
+        R"("stacks_bytes":1,"files_bytes":20,"shared_bytes":2,"earlier_bytes":0,"gc_heap_bytes":null,"unexplained_bytes":12})");
+    CHECK(report["sites"][0]["resident_bytes"] == 4096);
+    record.memory.growth->is_shared_out = true;
+    record.memory.growth->allocator_retained_bytes.reset();
+    const Json other = parsed(record);
+    CHECK(other["memory"]["growth"]["of"] == "pss");
+    CHECK(other["memory"]["growth"]["allocator_retained_bytes"].is_null());
+}
+
 TEST_CASE("a report's values are those of the record", "[formats]") {
     const Json report = parsed(test::sample_report());
     CHECK(report["type"] == "report");
@@ -121,11 +148,12 @@ TEST_CASE("a report's values are those of the record", "[formats]") {
           R"({"live_bytes":11800576,"live_blocks":4237,"allocated_bytes":15728640,"allocations":61000,)"
           R"("freed_bytes":3403776,"frees":56713,"ended_bytes":524288,"ended_blocks":50,"inherited_bytes":0,)"
           R"("inherited_blocks":0,"peak_live_bytes":12058624})");
-    CHECK(
-        report["mappings"].dump() ==
-        R"({"live_bytes":67108864,"live_count":2,"mapped_bytes":83886080,"unmapped_bytes":16777216,"inherited_bytes":0})");
+    CHECK(report["mappings"].dump() ==
+          R"({"live_bytes":67108864,"live_count":2,"mapped_bytes":83886080,"unmapped_bytes":16777216,)"
+          R"("inherited_bytes":0,"reserved_bytes":0,"file_bytes":0,"shared_bytes":0,"stack_bytes":0,)"
+          R"("discarded_bytes":0})");
     CHECK(report["memory"].dump() ==
-          R"({"rss_bytes":50528256,"pss_bytes":null,"rss_growth_bytes":1048576,"mapped_bytes":null})");
+          R"({"rss_bytes":50528256,"pss_bytes":null,"rss_growth_bytes":1048576,"mapped_bytes":null,"growth":null})");
     CHECK(report["sites_total"] == 18);
     const Json& site = report["sites"][0];
     CHECK(site["id"] == "9f2c51d07ab3e846");
@@ -147,7 +175,7 @@ TEST_CASE("what is not knowable is null", "[formats]") {
     record.accuracy.is_size_filtered = true;
     const Json report = parsed(record);
     CHECK(report["memory"].dump() ==
-          R"({"rss_bytes":null,"pss_bytes":null,"rss_growth_bytes":null,"mapped_bytes":null})");
+          R"({"rss_bytes":null,"pss_bytes":null,"rss_growth_bytes":null,"mapped_bytes":null,"growth":null})");
     CHECK(report["accuracy"]["unknown_frees"].is_null());
     const Json& stackless = report["sites"][2];
     CHECK(stackless["id"].is_null());

@@ -78,6 +78,38 @@ TEST_CASE("the text report reads as its golden file at each width", "[formats][g
     check_golden("report_80_color", text_of(report, {80, true}));
 }
 
+TEST_CASE("where memory grew is one sentence and one bar", "[formats][golden]") {
+    ReportRecord report = test::sample_report();
+    constexpr int64_t mebibyte = 1 << 20;
+    report.memory.growth = GrowthFigures{.total_bytes = 512 * mebibyte,
+                                         .heap_live_bytes = 400 * mebibyte,
+                                         .allocator_retained_bytes = 40 * mebibyte,
+                                         .mappings_bytes = 31 * mebibyte,
+                                         .files_bytes = 32 * mebibyte,
+                                         .gc_heap_bytes = std::nullopt,
+                                         .unexplained_bytes = 9 * mebibyte};
+    report.mappings.parts = {.reserved_bytes = 64 << 20, .file_bytes = 4096, .shared_bytes = 8192, .stack_bytes = 0};
+    report.sites[0].resident_bytes = 1 << 20;
+    check_golden("growth_80", text_of(report, {80, false}));
+    check_golden("growth_120_ascii", text_of(report, {120, false, false}));
+    // Memory that was given back, and nothing that is known of the allocator.
+    report.memory.growth = GrowthFigures{.is_shared_out = true,
+                                         .total_bytes = -3 * mebibyte,
+                                         .allocator_retained_bytes = std::nullopt,
+                                         .files_bytes = -4 * mebibyte,
+                                         .gc_heap_bytes = std::nullopt,
+                                         .unexplained_bytes = mebibyte};
+    CHECK_THAT(
+        text_of(report),
+        ContainsSubstring(
+            "PSS shrank 3.0 MiB since the attach: 0 B explained by the call sites below, of the allocator nothing is "
+            "known, -3.0 MiB elsewhere (-4.0 MiB files, 1.0 MiB unexplained)\n"));
+    report.memory.growth = GrowthFigures{
+        .total_bytes = 0, .heap_live_bytes = 10, .allocator_retained_bytes = -10, .gc_heap_bytes = std::nullopt};
+    CHECK_THAT(text_of(report), ContainsSubstring("RSS did not grow since the attach: 10 B explained by the call sites "
+                                                  "below, -10 B in memory that the allocator had before the attach"));
+}
+
 TEST_CASE("a tree's processes are drawn as they are related, and read as their golden files", "[formats][golden]") {
     const ReportRecord report = test::tree_report();
     check_golden("tree_80", text_of(report, {80, false}));

@@ -27,6 +27,7 @@ TEST_CASE("each loss has its figure, its reason and, where there is one, its opt
         {MT_COUNT_STACKS_SITES_FULL, [](const Accuracy& a) { return a.stacks_not_recorded(); }, "raise --max-sites"},
         {MT_COUNT_STACKS_RING_FULL, [](const Accuracy& a) { return a.stacks_not_recorded(); }, "raise --ring-size"},
         {MT_COUNT_EVENTS_RING_FULL, [](const Accuracy& a) { return a.events_lost(); }, "raise --ring-size"},
+        {MT_COUNT_MAPPINGS_RING_FULL, [](const Accuracy& a) { return a.events_lost(); }, "raise --ring-size"},
         {MT_COUNT_RETURNS_MISSED, [](const Accuracy& a) { return a.returns_missed; }, ""},
         {MT_COUNT_FREES_MISSED, [](const Accuracy& a) { return a.frees_missed; }, ""},
         {MT_COUNT_REALLOCS_UNRESOLVED, [](const Accuracy& a) { return a.reallocs_unresolved; }, ""},

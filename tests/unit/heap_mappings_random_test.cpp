@@ -20,15 +20,20 @@ struct PageOracle {
     struct Cell {
         uint32_t site = 0;
         uint64_t mapping = 0;  // 0: unmapped
+        bool is_reserved = false;
     };
     std::vector<Cell> cells = std::vector<Cell>(pages);
     uint64_t last_mapping = 0;
 
-    void map(uint64_t first, uint64_t count, uint32_t site) {
+    void map(uint64_t first, uint64_t count, uint32_t site, bool is_reserved = false) {
         if (count == 0) return;
         ++last_mapping;
         for (uint64_t index = first; index < first + count; ++index)
-            cells[index] = {site, last_mapping};
+            cells[index] = {site, last_mapping, is_reserved};
+    }
+    void protect(uint64_t first, uint64_t count, bool is_reserved) {
+        for (uint64_t index = first; index < first + count; ++index)
+            if (cells[index].mapping != 0) cells[index].is_reserved = is_reserved;
     }
     void unmap(uint64_t first, uint64_t count) {
         for (uint64_t index = first; index < first + count; ++index)
@@ -40,21 +45,27 @@ struct PageOracle {
         if (!stays) unmap(from, old_count);
         const uint64_t kept = stays ? 0 : std::min(old_count, new_count);
         std::copy_n(moved.begin(), kept, cells.begin() + static_cast<long>(to));
-        map(to + kept, new_count - kept, site);
+        // What grows is as the last page that was there.
+        const auto last =
+            std::find_if(moved.rbegin(), moved.rend(), [](const Cell& cell) { return cell.mapping != 0; });
+        map(to + kept, new_count - kept, site, kept > 0 && last != moved.rend() && last->is_reserved);
     }
 };
 
 void check_against(const PageOracle& oracle, const MappingLedger& ledger) {
     std::map<uint32_t, uint64_t> pages_of_site;
     std::map<uint64_t, uint64_t> lowest_of_mapping;
+    uint64_t reserved_pages = 0;
     for (uint64_t index = 0; index < PageOracle::pages; ++index) {
         const PageOracle::Cell& cell = oracle.cells[index];
         if (cell.mapping == 0) continue;
+        reserved_pages += cell.is_reserved ? 1 : 0;
         ++pages_of_site[cell.site];
         lowest_of_mapping.try_emplace(cell.mapping, base + index * page);
     }
     for (uint32_t site = 1; site <= 6; ++site)
         REQUIRE(ledger.site_totals(site).live_bytes() == pages_of_site[site] * page);
+    REQUIRE(ledger.totals(1).parts.reserved_bytes == reserved_pages * page);
     std::multiset<uint64_t> expected;
     for (const auto& [mapping, address] : lowest_of_mapping)
         expected.insert(address);
@@ -77,7 +88,7 @@ TEST_CASE("random sequences leave every page with the owner that a page by page 
             const auto site = static_cast<uint32_t>(1 + below(6));
             const uint64_t first = below(40);
             const uint64_t count = 1 + below(16);
-            const uint64_t action = below(6);
+            const uint64_t action = below(7);
             if (action == 0) {
                 events.map(first, count, site);
                 oracle.map(first, count, site);
@@ -90,6 +101,10 @@ TEST_CASE("random sequences leave every page with the owner that a page by page 
             } else if (action == 3) {
                 events.remap(first, count);
                 events.remap_failed();
+            } else if (action == 4) {
+                const bool is_reserved = below(2) == 0;
+                events.protect(first, count, is_reserved ? 0 : 1);
+                oracle.protect(first, count, is_reserved);
             } else {
                 // The kernel refuses to move onto an overlapping range; growing in place is no move.
                 const uint64_t new_count = 1 + below(16);

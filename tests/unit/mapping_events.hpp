@@ -23,6 +23,8 @@ struct Events {
         result.address = base + first_page * page;
         result.size_bytes = pages * page;
         result.site = site;
+        result.protection = 3;    // PROT_READ | PROT_WRITE
+        result.map_flags = 0x22;  // MAP_PRIVATE | MAP_ANONYMOUS
         return result;
     }
     void map(uint64_t first_page, uint64_t pages, uint32_t site) {
@@ -32,6 +34,23 @@ struct Events {
         ledger.apply(event(MT_EVENT_UNMAP, first_page, pages, 0), caller_is_allocator);
     }
     void unmap_failed() { ledger.apply(event(MT_EVENT_UNMAP_FAILED, 0, 0, 0), false); }
+    void map_with(uint64_t first_page, uint64_t pages, uint32_t site, uint32_t protection, uint32_t map_flags,
+                  bool is_allocators = false) {
+        mt_mapping_event mapped = event(MT_EVENT_MAP, first_page, pages, site);
+        mapped.protection = protection;
+        mapped.map_flags = map_flags;
+        ledger.apply(mapped, is_allocators);
+    }
+    void protect(uint64_t first_page, uint64_t pages, uint32_t protection) {
+        mt_mapping_event protection_event = event(MT_EVENT_PROTECT, first_page, pages, 0);
+        protection_event.protection = protection;
+        ledger.apply(protection_event, false);
+    }
+    void discard(uint64_t first_page, uint64_t pages) {
+        ledger.apply(event(MT_EVENT_DISCARD, first_page, pages, 0), false);
+    }
+    void detach(uint64_t first_page) { ledger.apply(event(MT_EVENT_DETACH, first_page, 0, 0), false); }
+    uint64_t reserved_pages() const { return ledger.totals(1).parts.reserved_bytes / page; }
     void remap(uint64_t old_page, uint64_t old_pages) {
         mt_mapping_event start = event(MT_EVENT_REMAP, 0, 0, 0);
         start.old_address = base + old_page * page;

@@ -56,11 +56,18 @@ TEST_CASE("size, count, old block and result are where the functions' manuals ha
     CHECK(arguments("mmap64") == "2000");
     CHECK(arguments("munmap") == "2010");
     CHECK(arguments("mremap") == "3010");
+    CHECK(arguments("brk") == "0010");
+    CHECK(arguments("sbrk") == "1000");
+    CHECK(arguments("mprotect") == "2010");
+    CHECK(arguments("madvise") == "2010");
+    CHECK(arguments("shmat") == "0000");
+    CHECK(arguments("shmdt") == "0010");
     CHECK(arguments("_ZnamSt11align_val_tRKSt9nothrow_t") == "1000");
 }
 
 TEST_CASE("returns are probed where the result is known only then, and never through an exception", "[probes]") {
-    for (const char* symbol : {"malloc", "calloc", "realloc", "posix_memalign", "mmap", "munmap", "mremap"})
+    for (const char* symbol : {"malloc", "calloc", "realloc", "posix_memalign", "mmap", "munmap", "mremap", "brk",
+                               "sbrk", "mprotect", "madvise", "shmat", "shmdt"})
         CHECK(needs_return(function_of(symbol).row));
     for (const char* symbol : {"free", "cfree", "free_sized", "_Znwm", "_ZnamRKSt9nothrow_t"})
         CHECK_FALSE(needs_return(function_of(symbol).row));
@@ -68,7 +75,7 @@ TEST_CASE("returns are probed where the result is known only then, and never thr
 }
 
 TEST_CASE("functions that only give back are attached first", "[probes]") {
-    for (const char* symbol : {"free", "cfree", "free_sized", "free_aligned_sized", "munmap"})
+    for (const char* symbol : {"free", "cfree", "free_sized", "free_aligned_sized", "munmap", "shmdt"})
         CHECK(frees(function_of(symbol).row));
     for (const char* symbol : {"malloc", "realloc", "reallocarray", "mremap", "mmap", "_Znwm"})
         CHECK_FALSE(frees(function_of(symbol).row));
@@ -83,6 +90,8 @@ TEST_CASE("argument registers are those that the kernel side reads", "[probes]")
     CHECK(argument_registers(function_of("mmap").row) == 0b111111);
     CHECK(argument_registers(function_of("munmap").row) == 0b11);
     CHECK(argument_registers(function_of("mremap").row) == 0b11111);
+    CHECK(argument_registers(function_of("mprotect").row) == 0b111);
+    CHECK(argument_registers(function_of("sbrk").row) == 0b1);
 }
 
 TEST_CASE("a row that contradicts its operation is refused", "[probes]") {
@@ -116,6 +125,12 @@ TEST_CASE("a mapping's row is refused unless its arguments are mmap's, munmap's 
     CHECK(refuses({MT_OP_MAP, 1, 0, 0, 0, 0, {}, 0, 0}));
     CHECK(refuses({MT_OP_UNMAP, 2, 0, 0, 0, 0, {}, 0, 0}));
     CHECK(refuses({MT_OP_REMAP, 2, 0, 1, 0, 0, {}, 0, 0}));
+    CHECK(refuses({MT_OP_PROTECT, 0, 0, 1, 0, 0, {}, 0, 0}));
+    CHECK(refuses({MT_OP_ADVISE, 3, 0, 1, 0, 0, {}, 0, 0}));
+    CHECK(refuses({MT_OP_BREAK, 1, 0, 0, 0, 0, {}, 0, 0}));
+    CHECK(refuses({MT_OP_MOVE_BREAK, 0, 0, 1, 0, 0, {}, 0, 0}));
+    CHECK(refuses({MT_OP_ATTACH, 1, 0, 0, 0, 0, {}, 0, 0}));
+    CHECK(refuses({MT_OP_DETACH, 0, 0, 0, 0, 0, {}, 0, 0}));
     CHECK(refuses({MT_OP_ALLOCATE, 2, 0, 0, 0, 0, {}, 0, 0}));
 }
 

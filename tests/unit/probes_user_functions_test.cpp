@@ -252,9 +252,9 @@ TEST_CASE("a fault in a file of rows is told with its line and column", "[probes
 
 TEST_CASE("a user has no mappings and no delegates", "[probes][user]") {
     CHECK(fault_of("libc mymap map mapping size=arg1 mymap") ==
-          "1:12 only mmap, munmap and mremap change mappings, and memtrace knows them");
+          "1:12 mappings are changed by functions of the C library, and memtrace knows them");
     CHECK(fault_of("libc mmap map mapping size=arg0 mmap") ==
-          "1:11 only mmap, munmap and mremap change mappings, and memtrace knows them");
+          "1:11 mappings are changed by functions of the C library, and memtrace knows them");
     CHECK(fault_of("c++ mynew delegate heap size=arg0 mynew") ==
           "1:11 only operator new delegates, and memtrace knows it");
 }

@@ -62,7 +62,7 @@ TEST_CASE("a leak report names the sites that it shows and no other", "[reports]
     input.sequence = 5;
     input.is_final = true;
     input.scope_name = "victim";
-    input.memory = {4096, std::nullopt, std::nullopt, std::nullopt};
+    input.memory = {4096, std::nullopt, std::nullopt, std::nullopt, std::nullopt};
     LeakReportOptions options;
     options.top = 2;
     const ReportRecord report = build_leak_report(process(), input, options, names, row_name);

@@ -124,8 +124,8 @@ inline ReportRecord sample_report() {
     report.elapsed_ns = 185'000'000'000;
     report.scope = {"process", "shop-server", 48'213, {48'213}};
     report.heap = sample_heap();
-    report.mappings = {67'108'864, 2, 83'886'080, 16'777'216, 0, 0};
-    report.memory = {50'528'256, std::nullopt, 1'048'576, std::nullopt};
+    report.mappings = {67'108'864, 2, 83'886'080, 16'777'216, 0, 0, {}, 0};
+    report.memory = {50'528'256, std::nullopt, 1'048'576, std::nullopt, std::nullopt};
     report.accuracy.unknown_frees = 3;
     report.accuracy.calls_abandoned = 1;
     report.accuracy.calls_suppressed = 4'395;

@@ -7,12 +7,19 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SITES = 64, TEXT_SIZE = 16384 };
+enum { MAX_SITES = 64, MAX_FIGURES = 16, TEXT_SIZE = 16384 };
+
+struct figure {
+    const char* name;
+    int64_t amount;
+};
+static struct figure figures[MAX_FIGURES];
 
 static struct site_truth sites[MAX_SITES];
 static struct site_truth elsewhere = {.function = NULL};
 static int sites_lock;
 static uint64_t unknown_frees, abandoned, mapped_bytes, unmapped_bytes;
+static uint64_t reserved_bytes, file_bytes, shared_bytes, discarded_bytes;
 static bool sums_are_minimum, unknown_frees_are_minimum;
 
 static char text[TEXT_SIZE];
@@ -70,6 +77,32 @@ void truth_unmapped(size_t size_bytes) {
     add(&unmapped_bytes, size_bytes);
 }
 
+void truth_reserved(ptrdiff_t change_bytes) {
+    add(&reserved_bytes, (uint64_t)change_bytes);
+}
+
+void truth_of_files(ptrdiff_t change_bytes) {
+    add(&file_bytes, (uint64_t)change_bytes);
+}
+
+void truth_shared(ptrdiff_t change_bytes) {
+    add(&shared_bytes, (uint64_t)change_bytes);
+}
+
+void truth_discarded(size_t size_bytes) {
+    add(&discarded_bytes, size_bytes);
+}
+
+void truth_figure(const char* name, ptrdiff_t amount) {
+    for (int i = 0; i < MAX_FIGURES; ++i) {
+        if (figures[i].name == NULL) figures[i].name = name;
+        if (strcmp(figures[i].name, name) != 0) continue;
+        figures[i].amount += amount;
+        return;
+    }
+    workload_require(0, "a free figure");
+}
+
 void truth_sums_are_minimum(void) {
     sums_are_minimum = true;
 }
@@ -116,6 +149,14 @@ void truth_print(const char* name) {
     append(",\"unknown_frees\":%llu,\"unknown_frees_are_minimum\":%s", (unsigned long long)load(&unknown_frees),
            unknown_frees_are_minimum ? "true" : "false");
     append(",\"abandoned_at_most\":%llu", (unsigned long long)load(&abandoned));
+    append(",\"figures\":{");
+    for (int i = 0; i < MAX_FIGURES && figures[i].name != NULL; ++i)
+        append("%s\"%s\":%lld", i ? "," : "", figures[i].name, (long long)figures[i].amount);
+    append("}");
+    append(",\"reserved_bytes\":%llu,\"file_bytes\":%llu", (unsigned long long)load(&reserved_bytes),
+           (unsigned long long)load(&file_bytes));
+    append(",\"shared_bytes\":%llu,\"discarded_bytes\":%llu", (unsigned long long)load(&shared_bytes),
+           (unsigned long long)load(&discarded_bytes));
     append(",\"mapped_bytes\":%llu,\"unmapped_bytes\":%llu,\"sites\":{", (unsigned long long)load(&mapped_bytes),
            (unsigned long long)load(&unmapped_bytes));
     for (int i = 0; i < MAX_SITES && sites[i].function != NULL; ++i) {

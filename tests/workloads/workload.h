@@ -42,6 +42,13 @@ void truth_abandoned(uint64_t count);
 /* The program's own mappings, whole pages. */
 void truth_mapped(size_t size_bytes);
 void truth_unmapped(size_t size_bytes);
+/* ... of them: what cannot be touched, private mappings of files, shared ones; whose pages madvise has given back. */
+void truth_reserved(ptrdiff_t change_bytes);
+void truth_of_files(ptrdiff_t change_bytes);
+void truth_shared(ptrdiff_t change_bytes);
+void truth_discarded(size_t size_bytes);
+/* A figure that a test asks for by its name, which must outlive the program: `amount` is added to it. */
+void truth_figure(const char* name, ptrdiff_t amount);
 /* The sums are a lower bound from now on: a library that the case called allocates as well. */
 void truth_sums_are_minimum(void);
 /* The count of unknown frees is a lower bound from now on: a thread that ends frees its cached blocks a second time. */

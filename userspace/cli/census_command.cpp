@@ -22,8 +22,7 @@ Result<std::vector<Record>> take_censuses(const Census& options, MallocCensusTak
     Error error = std::move(malloc).error();
     if (error.status == ExitStatus::no_allocator)
         error.hint =
-            "a census is of programs on glibc's malloc, libgc (as Crystal's) or Go; memtrace -p PID traces "
-            "other allocators too";
+            "a census is of programs on glibc's malloc, libgc or Go; memtrace -p PID traces other allocators too";
     return error;
 }
 

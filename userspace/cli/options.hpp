@@ -65,6 +65,7 @@ struct Options {
     uint32_t call_sites() const { return max_sites.value_or(traces_all ? 1u << 19 : 1u << 17); }
     uint32_t ring_bytes() const { return ring_size_bytes.value_or(traces_all ? 32u << 20 : 8u << 20); }
     bool shows_blocks = false;     // -a: each live block of the call sites shown
+    bool shows_resident = false;   // of the live blocks of each call site, page by page
     bool traces_events = false;    // -t: each allocation and free as it happens
     bool shows_growth = false;     // --growth: how memory grows by its use, without a probe
     bool shows_types = false;      // --types: the types of a collected heap's objects

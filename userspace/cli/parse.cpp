@@ -20,8 +20,7 @@
 namespace memtrace {
 namespace {
 
-/// One command line while CLI11 reads it. CLI11 hands over text; values are made and checked here, so that every
-/// complaint has the house's form.
+/// One command line. CLI11 hands over text; values are made and checked here: every complaint has the house's form.
 class CommandLine {
   public:
     CommandLine();
@@ -221,6 +220,7 @@ void CommandLine::add_report_options() {
         "a report per process, tree, exe, cgroup, or all")
         ->group(group);
     add_flag("-a,--show-allocs", options_.shows_blocks, "each live block too")->group(group);
+    add_flag("--resident", options_.shows_resident, "how much of the live blocks is in memory")->group(group);
     add_flag("-t,--trace", options_.traces_events, "each allocation and free too")->group(group);
 }
 

@@ -82,7 +82,8 @@ Reporter::Reporter(const Options& options, Tracer& tracer, Output& output)
       tracer_(tracer),
       output_(output),
       start_ns_(monotonic_now_ns()),
-      history_(start_ns_, scope_kind(options)) {
+      history_(start_ns_, scope_kind(options)),
+      memory_(tracer, options.shows_resident) {
     update_processes();
 }
 
@@ -97,7 +98,7 @@ void Reporter::update_processes() {
                               .owners = target.owners});
     history_.update(identities);
     const uint64_t elapsed_ns = monotonic_now_ns() - start_ns_;
-    std::unordered_map<uint32_t, uint64_t> rss_bytes;
+    memory_.begin_tick();
     for (const auto& [pid, process] : history_.scopes().processes()) {
         const Target& target = tracer_.targets().at(pid);
         const auto [entry, is_new] = processes_.try_emplace(process.number);
@@ -114,10 +115,8 @@ void Reporter::update_processes() {
         known.window_ns = target.window_ns;
         if (history_.scopes().scopes().at(process.scope).root == pid) roots_[process.scope] = known.comm;
         if (target.exit_code && !known.ended_ns) known.ended_ns = elapsed_ns;
-        rss_bytes[process.scope] += known.rss_bytes.value_or(0);
+        memory_.add(process.number, pid, process.scope);
     }
-    for (const auto& [scope, bytes] : rss_bytes)
-        first_rss_bytes_.try_emplace(scope, bytes);
     is_started_ = true;
 }
 
@@ -143,42 +142,11 @@ void Reporter::forget_ended() {
     for (const auto& [pid, process] : history_.scopes().processes())
         living.insert(process.number);
     std::erase_if(processes_, [&](const auto& entry) { return !living.contains(entry.first); });
-    const auto is_gone = [&](const auto& entry) { return !history_.scopes().scopes().contains(entry.first); };
-    std::erase_if(first_rss_bytes_, is_gone);
-    std::erase_if(roots_, is_gone);
-}
-
-/// Of several processes that live, as long as it is not too much to ask for.
-std::optional<uint64_t> Reporter::pss_bytes_of(const ScopeFigures& figures) const {
-    constexpr uint64_t longest_ns = 50'000'000;
-    constexpr uint64_t most_rss_bytes = uint64_t{8} << 30;  // of one process
-    const uint64_t start_ns = monotonic_now_ns();
-    uint64_t sum_bytes = 0;
-    size_t living = 0;
-    for (const ProcessFigures& process : figures.processes) {
-        if (process.has_ended) continue;
-        const auto known = processes_.find(process.number);
-        const bool is_too_large = known != processes_.end() && known->second.rss_bytes.value_or(0) > most_rss_bytes;
-        if (is_too_large || monotonic_now_ns() - start_ns > longest_ns) return std::nullopt;
-        sum_bytes += read_pss_bytes(process.pid).value_or(0);
-        ++living;
-    }
-    return living > 1 ? std::optional(sum_bytes) : std::nullopt;
-}
-
-MemoryFigures Reporter::memory_of(const ScopeFigures& figures) {
-    MemoryFigures memory;
-    for (const ProcessFigures& process : figures.processes) {
-        const ProcessDescription& known = processes_[process.number];
-        if (!process.has_ended && known.rss_bytes) memory.rss_bytes = memory.rss_bytes.value_or(0) + *known.rss_bytes;
-        const auto mapped_bytes = process.has_ended ? std::nullopt : read_mapped_bytes(process.pid);
-        if (mapped_bytes) memory.mapped_bytes = memory.mapped_bytes.value_or(0) + *mapped_bytes;
-    }
-    memory.pss_bytes = pss_bytes_of(figures);
-    const auto first = first_rss_bytes_.find(figures.scope);
-    if (memory.rss_bytes && first != first_rss_bytes_.end() && first->second > 0)
-        memory.rss_growth_bytes = static_cast<int64_t>(*memory.rss_bytes - first->second);
-    return memory;
+    std::erase_if(roots_, [&](const auto& entry) { return !history_.scopes().scopes().contains(entry.first); });
+    std::unordered_set<uint32_t> scopes;
+    for (const auto& [number, scope] : history_.scopes().scopes())
+        scopes.insert(number);
+    memory_.forget_ended(living, scopes);
 }
 
 std::string Reporter::scope_name(const ScopeFigures& figures) const {
@@ -205,7 +173,8 @@ size_t Reporter::most_reports() const {
 
 /// Of the blocks a report shows their ages, unless it is asked for more.
 BlockDetail Reporter::block_detail() const {
-    return options_.shows_blocks || options_.older_ns > 0 ? BlockDetail::whole : BlockDetail::births;
+    return options_.shows_blocks || options_.shows_resident || options_.older_ns > 0 ? BlockDetail::whole
+                                                                                     : BlockDetail::births;
 }
 
 FigureOptions Reporter::figure_options() const {
@@ -213,13 +182,18 @@ FigureOptions Reporter::figure_options() const {
             .keeps_blocks = options_.shows_blocks,
             .is_size_filtered = filters_sizes(options_),
             .sampling_mean_bytes = tracer_.sampling_mean(),
-            .side_band_lost = tracer_.side_band_lost() + tracer_.owners_not_recorded()};
+            .side_band_lost = tracer_.side_band_lost() + tracer_.owners_not_recorded(),
+            .resident_bytes = memory_.resident_bytes()};
 }
 
 Result<void> Reporter::report(bool is_final) {
     update_processes();
     const Snapshot snapshot = tracer_.read_snapshot(block_detail());
     note_starts(snapshot);
+    std::map<uint64_t, pid_t> living;
+    for (const auto& [pid, process] : history_.scopes().processes())
+        if (!tracer_.targets().at(pid).exit_code) living.emplace(process.number, pid);
+    memory_.read(living, snapshot);
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), figure_options());
     ++sequence_;
     if (auto written = write_reports(figures, {snapshot, is_final}); !written) return written;
@@ -259,7 +233,7 @@ Result<void> Reporter::write_report(ScopeFigures figures, const Moment& moment) 
                                 .snapshot_time_ns = moment.snapshot.time_ns,
                                 .scope_name = scope_name(figures),
                                 .allocators = allocators_of(figures),
-                                .memory = memory_of(figures),
+                                .memory = memory_.figures_of(figures, stop_.has_value()),
                                 .processes = &processes_,
                                 .objects = named_objects(moment.snapshot, figures, tracer_),
                                 .before_attach = before_attach(figures, tracer_)};
@@ -309,7 +283,9 @@ Result<void> Reporter::report_ends(const std::vector<pid_t>& pids) {
     // Those that are not the last ones of their scope are ended when it is reported.
     history_.end_processes(snapshot, tracer_.mapping_ledger(), ends.others, keep_stack);
     if (ends.scopes.empty()) return {};
+    memory_.read_nothing();
     FigureOptions options = figure_options();
+    options.resident_bytes = nullptr;
     options.exited = ends.last_of_scopes;
     options.scopes = ends.scopes;
     auto figures = history_.figures(snapshot, tracer_.mapping_ledger(), options);

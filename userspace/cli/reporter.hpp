@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cli/memory_reporter.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "heap/history.hpp"
@@ -68,8 +69,6 @@ class Reporter {
     Result<void> write_rest(RestRecord rest);
     std::string scope_name(const ScopeFigures& figures) const;
     std::vector<std::string> allocators_of(const ScopeFigures& figures) const;
-    std::optional<uint64_t> pss_bytes_of(const ScopeFigures& figures) const;
-    MemoryFigures memory_of(const ScopeFigures& figures);
     size_t most_reports() const;
 
     const Options& options_;
@@ -77,11 +76,11 @@ class Reporter {
     Output& output_;
     uint64_t start_ns_;
     History history_;
+    MemoryReporter memory_;
     ProcessDescriptions processes_;
-    std::vector<pid_t> newcomers_;                            // that are in no snapshot yet
-    bool is_started_ = false;                                 // who joins from now on was not there from the start
-    std::unordered_map<uint32_t, uint64_t> first_rss_bytes_;  // by scope
-    std::unordered_map<uint32_t, std::string> roots_;         // names of the first process, by scope
+    std::vector<pid_t> newcomers_;                     // that are in no snapshot yet
+    bool is_started_ = false;                          // who joins from now on was not there from the start
+    std::unordered_map<uint32_t, std::string> roots_;  // names of the first process, by scope
     RestRecord ends_not_shown_{.have_ended = true};
     size_t ends_shown_ = 0;  // since the last tick
     uint64_t sequence_ = 0;

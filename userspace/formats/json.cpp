@@ -110,21 +110,6 @@ Json json_of(const HeapFigures& heap) {
     return object;
 }
 
-Json json_of(const MappingTotals& mappings) {
-    return {{"live_bytes", mappings.live_bytes},
-            {"live_count", mappings.live_count},
-            {"mapped_bytes", mappings.mapped_bytes},
-            {"unmapped_bytes", mappings.unmapped_bytes},
-            {"inherited_bytes", mappings.inherited_bytes}};
-}
-
-Json json_of(const MemoryFigures& memory) {
-    return {{"rss_bytes", number_or_null(memory.rss_bytes)},
-            {"pss_bytes", number_or_null(memory.pss_bytes)},
-            {"rss_growth_bytes", number_or_null(memory.rss_growth_bytes)},
-            {"mapped_bytes", number_or_null(memory.mapped_bytes)}};
-}
-
 Json json_of(const Accuracy& accuracy) {
     return {{"complete", accuracy.is_complete()},
             {"blocks_not_recorded", accuracy.blocks_not_recorded()},
@@ -252,6 +237,8 @@ Json json_of(const SiteEntry& site) {
                    {"age_ns", json_of(site.ages)},
                    {"stack_error", text_or_null(site.stack_error)},
                    {"frames", list_of(site.frames)}};
+    if (site.kind == "mapping") add_parts(object, site.parts);
+    if (site.resident_bytes) object["resident_bytes"] = *site.resident_bytes;
     if (site.is_inherited) object["inherited"] = true;
     add_error(object, site.error_bytes);
     if (site.blocks) object["blocks"] = list_of(*site.blocks);

@@ -17,6 +17,21 @@ Json number_or_null(const std::optional<T>& value) {
     return value ? Json(*value) : Json(nullptr);
 }
 
+Json json_of(const std::optional<GrowthFigures>& growth) {
+    if (!growth) return nullptr;
+    return {{"of", growth->is_shared_out ? "pss" : "rss"},
+            {"total_bytes", growth->total_bytes},
+            {"heap_live_bytes", growth->heap_live_bytes},
+            {"allocator_retained_bytes", number_or_null(growth->allocator_retained_bytes)},
+            {"mappings_bytes", growth->mappings_bytes},
+            {"stacks_bytes", growth->stacks_bytes},
+            {"files_bytes", growth->files_bytes},
+            {"shared_bytes", growth->shared_bytes},
+            {"earlier_bytes", growth->earlier_bytes},
+            {"gc_heap_bytes", number_or_null(growth->gc_heap_bytes)},
+            {"unexplained_bytes", growth->unexplained_bytes}};
+}
+
 Json json_of(const GrowthEntry& entry) {
     return {{"use", entry.use},
             {"rss_bytes", entry.rss_bytes},
@@ -42,6 +57,32 @@ Json json_of(const ChunkSizeEntry& size) {
 }
 
 }  // namespace
+
+void add_parts(Json& object, const MappingParts& parts) {
+    object["reserved_bytes"] = parts.reserved_bytes;
+    object["file_bytes"] = parts.file_bytes;
+    object["shared_bytes"] = parts.shared_bytes;
+    object["stack_bytes"] = parts.stack_bytes;
+}
+
+Json json_of(const MappingTotals& mappings) {
+    Json object = {{"live_bytes", mappings.live_bytes},
+                   {"live_count", mappings.live_count},
+                   {"mapped_bytes", mappings.mapped_bytes},
+                   {"unmapped_bytes", mappings.unmapped_bytes},
+                   {"inherited_bytes", mappings.inherited_bytes}};
+    add_parts(object, mappings.parts);
+    object["discarded_bytes"] = mappings.discarded_bytes;
+    return object;
+}
+
+Json json_of(const MemoryFigures& memory) {
+    return {{"rss_bytes", number_or_null(memory.rss_bytes)},
+            {"pss_bytes", number_or_null(memory.pss_bytes)},
+            {"rss_growth_bytes", number_or_null(memory.rss_growth_bytes)},
+            {"mapped_bytes", number_or_null(memory.mapped_bytes)},
+            {"growth", json_of(memory.growth)}};
+}
 
 Json json_of(const MallocCensusRecord& record) {
     Json sizes = Json::array();

@@ -16,6 +16,7 @@
 #include "formats/style.hpp"
 #include "formats/text_growth.hpp"
 #include "formats/text_malloc.hpp"
+#include "formats/text_memory.hpp"
 #include "formats/text_processes.hpp"
 #include "formats/text_sites.hpp"
 #include "formats/text_types.hpp"
@@ -121,19 +122,21 @@ std::string heap_lines(const ReportRecord& report, const Style& style) {
 std::string memory_lines(const ReportRecord& report, const Style& style) {
     std::string resident = "not readable";
     if (report.memory.rss_bytes) resident = style.headline(format_size(*report.memory.rss_bytes));
-    if (report.memory.pss_bytes)
+    if (report.memory.pss_bytes && report.scope.pids.size() > 1)
         resident += fmt::format(" in sum, {} with shared pages divided", format_size(*report.memory.pss_bytes));
     if (report.memory.rss_bytes && report.memory.rss_growth_bytes)
         resident += fmt::format(", {} since the attach", growth_text(*report.memory.rss_growth_bytes, style));
     if (report.stop && report.memory.mapped_bytes)
         resident += fmt::format(", of {} mapped", format_size(*report.memory.mapped_bytes));
     const MappingTotals& mappings = report.mappings;
+    const std::string parts = parts_text(mappings.parts);
     std::string text;
     if (mappings.mapped_bytes > 0)
-        text +=
-            labeled("mappings",
-                    fmt::format("{} in {}, {} since the last report", style.headline(format_size(mappings.live_bytes)),
-                                format_count(mappings.live_count), growth_text(report.mappings_growth_bytes, style)));
+        text += labeled(
+            "mappings",
+            fmt::format("{} in {}{}, {} since the last report", style.headline(format_size(mappings.live_bytes)),
+                        format_count(mappings.live_count), parts.empty() ? parts : fmt::format(" ({})", parts),
+                        growth_text(report.mappings_growth_bytes, style)));
     return text + labeled("resident", resident);
 }
 
@@ -192,7 +195,8 @@ std::string text_of(const ReportRecord& report, const WriterOptions& options) {
     const Style style(options.has_colors);
     std::string text = loss_lines(report.accuracy, options, style) + stop_lines(report.stop, options, style);
     text += title_line(report, options, style) + heap_lines(report, style) + memory_lines(report, style) +
-            rate_lines(report.interval) + allocator_lines(report.allocators) + overhead_line(report.overhead) + '\n';
+            growth_section(report, options, style) + rate_lines(report.interval) + allocator_lines(report.allocators) +
+            overhead_line(report.overhead) + '\n';
     if (const std::string processes = process_section(report, options); !processes.empty()) text += processes + '\n';
     if (report.types)
         return text + types_section(report, options) + '\n' + accuracy_lines(report.accuracy, options, style) + '\n';

@@ -55,13 +55,11 @@ std::string advice_lines(const GrowthRecord& growth) {
     for (const GrowthEntry& entry : growth.uses) {
         if (entry.pattern != "growing" && entry.pattern != "step") continue;
         const bool is_heap = entry.use == "main_heap" || entry.use == "arenas";
+        const std::string who = fmt::format("memtrace -p {} -o 1m --sort growth.\n", growth.pid);
         if (is_heap && growth.has_glibc)
-            return fmt::format(
-                "The heap grows. Which size of blocks: memtrace census {} 30. Who keeps them: memtrace -p {} "
-                "-o 1m --sort growth.\n",
-                growth.pid, growth.pid);
-        if (is_heap || entry.use == "anonymous" || entry.use == "gc_heap")
-            text = fmt::format("Who keeps it: memtrace -p {} -o 1m --sort growth.\n", growth.pid);
+            return fmt::format("The heap grows. Which size of blocks: memtrace census {} 30. Who keeps them: {}",
+                               growth.pid, who);
+        if (is_heap || entry.use == "anonymous" || entry.use == "gc_heap") text = "Who keeps it: " + who;
     }
     return text;
 }

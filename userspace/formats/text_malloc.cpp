@@ -106,16 +106,14 @@ std::string verdict_lines(const MallocCensusRecord& census) {
     const ChunkSizeEntry& most = census.sizes.front();
     const uint64_t percent = static_cast<uint64_t>(std::max<int64_t>(most.growth_bytes, 0)) * 100 / census.risen_bytes;
     if (census.growth_pattern == "mixed")
-        return fmt::format(
-            "No size stands out: {} have grown most, with {}% of it. Where sizes are mixed a census "
-            "cannot tell who grows;\nmemtrace -p {} -o 1m --sort growth can.\n",
-            sizes_asked_for(most), percent, census.pid);
-    return fmt::format(
-        "Blocks of {} grow: {} since the first census, {}% of what has grown{}.\nWho asks for them and "
-        "keeps them: memtrace -p {} -z {} -Z {} --sort growth\n",
-        sizes_asked_for(most), format_size_change(most.growth_bytes), percent,
-        most.has_grown_each_time && census.sequence > 2 ? ", and from each census to the next" : "", census.pid,
-        most.least_bytes, most.most_bytes);
+        return fmt::format("No size stands out: {} have grown most, with {}% of it. ", sizes_asked_for(most), percent) +
+               fmt::format("Where sizes are mixed a census cannot tell who grows;\nmemtrace -p {} ", census.pid) +
+               "-o 1m --sort growth can.\n";
+    return fmt::format("Blocks of {} grow: {} since the first census, {}% of what has grown{}.\n",
+                       sizes_asked_for(most), format_size_change(most.growth_bytes), percent,
+                       most.has_grown_each_time && census.sequence > 2 ? ", and from each census to the next" : "") +
+           fmt::format("Who asks for them and keeps them: memtrace -p {} -z {} -Z {} --sort growth\n", census.pid,
+                       most.least_bytes, most.most_bytes);
 }
 
 }  // namespace

@@ -58,6 +58,8 @@ class SiteTable {
         const uint64_t whole = is_mapping_ ? report_.mappings.live_bytes : report_.heap.live_bytes;
         rank_.cells.push_back(fmt::format("{}", rank_.cells.size() + 1));
         live_.cells.push_back(format_size(site.live_bytes));
+        has_resident_ |= site.resident_bytes.has_value();
+        resident_.cells.push_back(site.resident_bytes ? format_size(*site.resident_bytes) : "-");
         error_.cells.push_back(site.error_bytes ? format_size(*site.error_bytes) : "-");
         share_.cells.push_back(site.is_inherited ? "-" : share_of(site.live_bytes, whole));
         blocks_.cells.push_back(format_count(site.live_blocks));
@@ -76,6 +78,7 @@ class SiteTable {
         columns[3].title = is_mapping_ ? "mappings" : "blocks";
         if (report_.has_baseline) columns.push_back(since_baseline_);
         if (report_.heap.error_bytes && !is_mapping_) columns.insert(columns.begin() + 2, error_);
+        if (has_resident_) columns.insert(columns.begin() + 2, resident_);
         if (report_.order == SiteOrder::rate) columns.push_back(rate_);
         columns.insert(columns.end(), {median_, oldest_, function_});
         drop_columns(columns, width);
@@ -85,9 +88,11 @@ class SiteTable {
   private:
     const ReportRecord& report_;
     bool is_mapping_;
+    bool has_resident_ = false;
     Column rank_{"  #"};
     Column live_{"      live", 0, Emphasis::headline};
     Column error_{"±", 1};
+    Column resident_{"  resident", 2};
     Column share_{"share", 3};
     Column blocks_{"   blocks"};
     Column growth_{"    growth", 0, Emphasis::growth};
@@ -185,6 +190,12 @@ std::string stack_text(const SiteEntry& site, const StackLayout& layout, const S
     return text;
 }
 
+/// What of a mapping site's bytes is no private memory.
+std::string parts_line(const SiteEntry& site, const Style& style) {
+    const std::string parts = parts_text(site.parts);
+    return parts.empty() ? parts : style.quiet(std::string(stack_indent, ' ') + "of it " + parts) + '\n';
+}
+
 /// Which processes hold it, where there are several that could.
 std::string holders_text(const SiteEntry& site, const ReportRecord& report, const WriterOptions& options,
                          const Style& style) {
@@ -215,6 +226,18 @@ std::string heading(const ReportRecord& report, bool is_mapping, size_t shown) {
 
 }  // namespace
 
+std::string parts_text(const MappingParts& parts) {
+    std::string text;
+    const auto add = [&](uint64_t size_bytes, std::string_view what) {
+        if (size_bytes > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_size(size_bytes), what);
+    };
+    add(parts.reserved_bytes, "reserved");
+    add(parts.file_bytes, "of files");
+    add(parts.shared_bytes, "shared");
+    add(parts.stack_bytes, "of thread stacks");
+    return text;
+}
+
 std::string site_section(const ReportRecord& report, const std::string& kind, const WriterOptions& options) {
     const bool is_mapping = kind == "mapping";
     const Style style(options.has_colors);
@@ -234,6 +257,7 @@ std::string site_section(const ReportRecord& report, const std::string& kind, co
     for (size_t row = 0; row < shown.size(); ++row) {
         if (row > 0) text += '\n';
         text += table_row(columns, row, style) + holders_text(*shown[row], report, options, style);
+        text += parts_line(*shown[row], style);
         text += stack_text(*shown[row], layout, style);
     }
     return text;

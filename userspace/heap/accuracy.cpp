@@ -25,6 +25,8 @@ std::vector<Loss> Accuracy::losses() const {
         {inherited_lost, "inherited block", "not followed", "table full, or too many forks between",
          "raise --max-live-blocks"},
         {events_ring_full, "event", "lost", "ring buffer full", ring},
+        {events_mappings_lost, "mapping event", "lost",
+         "ring buffer full; what is mapped was read again, whose it is may be unknown", ring},
         {events_side_band_lost, "event", "lost", "kernel's side band full", ring},
     };
     std::vector<Loss> losses;
@@ -42,6 +44,7 @@ Accuracy& Accuracy::operator+=(const Accuracy& other) {
     stacks_sites_full += other.stacks_sites_full;
     stacks_ring_full += other.stacks_ring_full;
     events_ring_full += other.events_ring_full;
+    events_mappings_lost += other.events_mappings_lost;
     events_side_band_lost += other.events_side_band_lost;
     returns_missed += other.returns_missed;
     frees_missed += other.frees_missed;
@@ -70,6 +73,7 @@ Accuracy accuracy_of(const AddressSpace& address_space) {
     accuracy.stacks_sites_full = counters[MT_COUNT_STACKS_SITES_FULL];
     accuracy.stacks_ring_full = counters[MT_COUNT_STACKS_RING_FULL];
     accuracy.events_ring_full = counters[MT_COUNT_EVENTS_RING_FULL];
+    accuracy.events_mappings_lost = counters[MT_COUNT_MAPPINGS_RING_FULL];
     accuracy.returns_missed = counters[MT_COUNT_RETURNS_MISSED];
     accuracy.frees_missed = counters[MT_COUNT_FREES_MISSED];
     accuracy.reallocs_unresolved = counters[MT_COUNT_REALLOCS_UNRESOLVED];

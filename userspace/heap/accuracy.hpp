@@ -29,6 +29,7 @@ struct Accuracy {
     uint64_t stacks_ring_full = 0;
     uint64_t stacks_quota = 0;
     uint64_t events_ring_full = 0;
+    uint64_t events_mappings_lost = 0;   // the intervals were put right from /proc/PID/maps
     uint64_t events_side_band_lost = 0;  // records of the side band that the user side missed
     uint64_t returns_missed = 0;
     uint64_t frees_missed = 0;
@@ -50,7 +51,7 @@ struct Accuracy {
     bool knows_unknown_frees() const { return !is_size_filtered && !is_sampled; }
     uint64_t blocks_not_recorded() const { return blocks_live_table_full + blocks_calls_full + blocks_quota; }
     uint64_t stacks_not_recorded() const { return stacks_sites_full + stacks_ring_full + stacks_quota; }
-    uint64_t events_lost() const { return events_ring_full + events_side_band_lost; }
+    uint64_t events_lost() const { return events_ring_full + events_mappings_lost + events_side_band_lost; }
     bool is_complete() const;
     /// Every loss above 0, the worst (blocks) first; empty when complete.
     std::vector<Loss> losses() const;

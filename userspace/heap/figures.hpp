@@ -41,6 +41,8 @@ struct SiteFigures {
     SiteTotals totals;
     uint64_t live_bytes = 0;  // with FigureOptions::older_ns: of blocks that old
     uint64_t live_blocks = 0;
+    MappingParts parts;                       // of a mapping's live bytes
+    std::optional<uint64_t> resident_bytes;   // of all its live heap blocks; none: not looked up
     int64_t growth_bytes = 0;                 // of all its live bytes, since the previous report
     int64_t growth_since_baseline_bytes = 0;  // ... since the attach or the last baseline
     uint64_t allocated_since_previous_bytes = 0;

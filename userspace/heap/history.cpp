@@ -151,6 +151,10 @@ ScopeFigures History::scope_figures(uint32_t number, const ScopeDraft& draft, co
     for (const ScopeDraft::DraftSite& site : draft.sites()) {
         SiteFigures one = grown(number, site);
         if (!one.is_mapping) add_to_heap(figures.heap, one);
+        if (options.resident_bytes && !one.is_mapping)
+            for (const ScopeDraft::Part& part : site.parts)
+                one.resident_bytes =
+                    one.resident_bytes.value_or(0) + value_or_none(*options.resident_bytes, part.reading->site->index);
         show_blocks(one, site.parts, blocks, block_options);
         if (options.older_ns == 0 || one.live_blocks > 0) figures.sites.push_back(std::move(one));
     }

@@ -28,7 +28,8 @@ struct FigureOptions {
     bool is_size_filtered = false;
     uint32_t sampling_mean_bytes = 0;  // in force now; 0: every block is recorded
     uint64_t side_band_lost = 0;       // records that the user side missed: they could be of any process
-    std::vector<pid_t> exited = {};    // processes whose last report this is: shown as they ended
+    const std::unordered_map<uint32_t, uint64_t>* resident_bytes = nullptr;  // by call site; none: not looked up
+    std::vector<pid_t> exited = {};  // processes whose last report this is: shown as they ended
     std::optional<std::vector<uint32_t>> scopes = std::nullopt;  // only these; none: all in which a process lives
 };
 

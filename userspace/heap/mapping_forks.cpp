@@ -46,20 +46,22 @@ void MappingLedger::fork(uint32_t parent, uint32_t child) {
     for (const auto& [start, piece] : from.pieces) {
         const auto [copy, is_new] = copies.try_emplace(piece.mapping, last_mapping_ + 1);
         if (is_new) {
-            Mapping& mapping = to.mappings[++last_mapping_] = from.mappings.at(piece.mapping);
-            mapping.is_inherited = true;
-            mapping.live_bytes = 0;
+            Mapping& copied = to.mappings[++last_mapping_] = from.mappings.at(piece.mapping);
+            copied.is_inherited = true;
+            copied.live_bytes = 0;
         }
-        to.pieces[start] = {piece.end, copy->second, piece.offset};
-        to.mappings[copy->second].live_bytes += piece.end - start;
+        to.pieces[start] = {piece.end, copy->second, piece.offset, piece.is_reserved};
+        Mapping& mapping = to.mappings[copy->second];
+        mapping.live_bytes += piece.end - start;
+        if (mapping.use == MappingUse::allocator) continue;
         to.totals.inherited_bytes += piece.end - start;
         has_shared_ = true;
     }
 }
 
 /// What is counted twice, or is held beside what is counted, of one object.
-template <typename Held>
-void add_corrections(std::vector<Held>& held, std::map<uint32_t, MappingCorrection>& sites) {
+template <typename Held, typename PartsOf>
+void add_corrections(std::vector<Held>& held, std::map<uint32_t, MappingCorrection>& sites, const PartsOf& parts_of) {
     // Who mapped it first has it; who inherited it has what is left.
     std::ranges::sort(held, {}, [](const Held& one) {
         return std::tuple(one.of->is_inherited, one.of->birth_ns, one.mapping, one.offset);
@@ -76,10 +78,12 @@ void add_corrections(std::vector<Held>& held, std::map<uint32_t, MappingCorrecti
         MappingCorrection& site = sites[one->of->site];
         if (one->of->is_inherited) {
             site.held_bytes += counted_bytes;
+            site.held += parts_of(*one->of, counted_bytes);
             site.held_count += counted_bytes > 0 ? 1 : 0;
             continue;
         }
         site.twice_bytes += one->of->live_bytes - counted_bytes;
+        site.twice += parts_of(*one->of, one->of->live_bytes - counted_bytes);
         site.twice_count += counted_bytes == 0 ? 1 : 0;
     }
 }
@@ -92,6 +96,7 @@ std::vector<MappingCorrection> MappingLedger::corrections(const std::vector<uint
         if (space == spaces_.end()) continue;
         const auto add = [&](uint64_t start, uint64_t end, uint64_t mapping, uint64_t offset) {
             const Mapping& of = space->second.mappings.at(mapping);
+            if (of.use == MappingUse::allocator) return;
             objects[of.object].push_back({offset, offset + end - start, mapping, &of});
         };
         for (const auto& [start, piece] : space->second.pieces)
@@ -103,7 +108,8 @@ std::vector<MappingCorrection> MappingLedger::corrections(const std::vector<uint
     }
     std::map<uint32_t, MappingCorrection> sites;
     for (auto& [object, held] : objects)
-        add_corrections(held, sites);
+        add_corrections(held, sites,
+                        [](const Mapping& of, uint64_t size_bytes) { return parts_of(of, false, size_bytes); });
     std::vector<MappingCorrection> corrections;
     for (auto& [site, correction] : sites) {
         correction.site = site;

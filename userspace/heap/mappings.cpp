@@ -10,11 +10,17 @@ namespace {
 
 // Linux's numbers (include/uapi/linux/mman.h, asm-generic/hugetlb_encode.h), so that a recording reads the same
 // anywhere.
+constexpr uint32_t map_shared_types = 1;  // MAP_SHARED and MAP_SHARED_VALIDATE have it
+constexpr uint32_t map_anonymous = 0x20;
+constexpr uint32_t map_noreserve = 0x4000;
+constexpr uint32_t map_stack = 0x20000;
+constexpr uint32_t prot_none = 0;
 constexpr uint32_t map_hugetlb = 0x40000;
 constexpr uint32_t map_huge_shift = 26;
 constexpr uint32_t map_huge_mask = 0x3f;
 constexpr uint32_t mremap_dontunmap = 4;
 constexpr uint64_t page_bytes = 4096;
+constexpr size_t most_earlier_ranges = 65536;
 constexpr uint64_t default_huge_page_bytes = 2 << 20;
 
 struct Range {
@@ -41,7 +47,35 @@ Range whole_pages(uint64_t address, uint64_t size_bytes, uint64_t page = page_by
     return {address, end};
 }
 
+MappingBacking backing_of(uint32_t map_flags) {
+    if ((map_flags & map_shared_types) != 0) return MappingBacking::shared;
+    return (map_flags & map_anonymous) != 0 ? MappingBacking::anonymous : MappingBacking::file;
+}
+
 }  // namespace
+
+MappingParts& MappingParts::operator+=(const MappingParts& other) {
+    reserved_bytes += other.reserved_bytes;
+    file_bytes += other.file_bytes;
+    shared_bytes += other.shared_bytes;
+    stack_bytes += other.stack_bytes;
+    return *this;
+}
+
+MappingParts& MappingParts::operator-=(const MappingParts& other) {
+    reserved_bytes -= other.reserved_bytes;
+    file_bytes -= other.file_bytes;
+    shared_bytes -= other.shared_bytes;
+    stack_bytes -= other.stack_bytes;
+    return *this;
+}
+
+MappingParts MappingLedger::parts_of(const Mapping& mapping, bool is_reserved, uint64_t size_bytes) {
+    return {.reserved_bytes = is_reserved ? size_bytes : 0,
+            .file_bytes = mapping.backing == MappingBacking::file ? size_bytes : 0,
+            .shared_bytes = mapping.backing == MappingBacking::shared ? size_bytes : 0,
+            .stack_bytes = mapping.use == MappingUse::stack ? size_bytes : 0};
+}
 
 MappingTotals& MappingTotals::operator+=(const MappingTotals& other) {
     live_bytes += other.live_bytes;
@@ -49,13 +83,16 @@ MappingTotals& MappingTotals::operator+=(const MappingTotals& other) {
     mapped_bytes += other.mapped_bytes;
     unmapped_bytes += other.unmapped_bytes;
     inherited_bytes += other.inherited_bytes;
+    discarded_bytes += other.discarded_bytes;
+    parts += other.parts;
     unknown_unmaps += other.unknown_unmaps;
     return *this;
 }
 
 void MappingLedger::apply(const mt_mapping_event& event, bool caller_is_allocator, const SharedMapping& shared) {
     const uint32_t type = event.header.type;
-    if (type < MT_EVENT_MAP || type > MT_EVENT_REMAP_FAILED) return;
+    const bool is_of_range = type >= MT_EVENT_PROTECT && type <= MT_EVENT_DETACH;
+    if (!is_of_range && (type < MT_EVENT_MAP || type > MT_EVENT_REMAP_FAILED)) return;
     Space& space = spaces_[event.header.owner];
     auto node = space.calls.extract(event.header.tid);
     const Call call = node ? std::move(node.mapped()) : Call{};
@@ -65,6 +102,9 @@ void MappingLedger::apply(const mt_mapping_event& event, bool caller_is_allocato
 
     if (type == MT_EVENT_MAP) map(space, event, caller_is_allocator, shared);
     if (type == MT_EVENT_UNMAP) begin_unmap(space, event, caller_is_allocator);
+    if (type == MT_EVENT_DETACH) begin_detach(space, event);
+    if (type == MT_EVENT_PROTECT) protect(space, event);
+    if (type == MT_EVENT_DISCARD) discard(space, event);
     if (type == MT_EVENT_UNMAP_FAILED && call.type == MT_EVENT_UNMAP) undo_unmap(space, call);
     if (type == MT_EVENT_REMAP) begin_remap(space, event);
     if (type == MT_EVENT_REMAP_DONE) finish_remap(space, event, call, caller_is_allocator);
@@ -84,8 +124,13 @@ void MappingLedger::map(Space& space, const mt_mapping_event& event, bool caller
                         const SharedMapping& shared) {
     const Range range = whole_pages(event.address, event.size_bytes, page_bytes_of_map(event.map_flags));
     unmap(space, cut(space, range.start, range.end));
-    if (caller_is_allocator) return;
-    add_mapping(space, range.start, range.end, {event.site, event.header.time_ns, object_of(shared), shared.offset});
+    Source source{event.site, event.header.time_ns, object_of(shared), shared.offset};
+    source.backing = backing_of(event.map_flags);
+    source.is_reserved = event.protection == prot_none || (event.map_flags & map_noreserve) != 0;
+    const bool is_stack = (event.map_flags & map_stack) != 0 && source.backing == MappingBacking::anonymous;
+    if (is_stack) source.use = MappingUse::stack;
+    if (caller_is_allocator) source.use = MappingUse::allocator;
+    add_mapping(space, range.start, range.end, source);
 }
 
 void MappingLedger::begin_unmap(Space& space, const mt_mapping_event& event, bool caller_is_allocator) {
@@ -95,6 +140,9 @@ void MappingLedger::begin_unmap(Space& space, const mt_mapping_event& event, boo
     for (const TakenPiece& piece : call.pieces)
         known_bytes += piece.end - piece.start;
     call.was_unknown = !caller_is_allocator && known_bytes < range.size();
+    if (known_bytes < range.size() && space.earlier.size() < most_earlier_ranges)
+        space.earlier.push_back(
+            {range.start, range.end, caller_is_allocator ? MappingUse::allocator : MappingUse::program});
     space.totals.unknown_unmaps += call.was_unknown ? 1 : 0;
     unmap(space, call.pieces);
     forget_old_unmaps(space, event.header.time_ns);
@@ -129,11 +177,13 @@ void MappingLedger::finish_remap(Space& space, const mt_mapping_event& event, co
         move_pieces(space, taken, old_range.start, old_range.start, old_range.size());
     else
         move_pieces(space, taken, old_range.start, new_range.start, kept_bytes);
-    if (caller_is_allocator) return;
     Source source{event.site, event.header.time_ns, 0, 0};
+    if (caller_is_allocator) source.use = MappingUse::allocator;
     // What grows shows what follows in the same object.
     if (!taken.empty() && kept_bytes > 0) {
         source.object = taken.back().origin.object;
+        source.backing = taken.back().origin.backing;
+        source.is_reserved = taken.back().is_reserved;
         source.offset = taken.back().offset + taken.back().end - taken.back().start;
     } else {
         source.object = ++last_object_;
@@ -151,13 +201,23 @@ void MappingLedger::undo_remap(Space& space, const Call& call) {
 void MappingLedger::add_mapping(Space& space, uint64_t start, uint64_t end, const Source& source) {
     if (start >= end) return;
     const uint64_t size_bytes = end - start;
-    space.pieces[start] = {end, ++last_mapping_, source.offset};
-    space.mappings[last_mapping_] = {source.site, source.birth_ns, source.object, false, size_bytes};
+    space.pieces[start] = {end, ++last_mapping_, source.offset, source.is_reserved};
+    const Mapping mapping{.site = source.site,
+                          .birth_ns = source.birth_ns,
+                          .object = source.object,
+                          .use = source.use,
+                          .backing = source.backing,
+                          .live_bytes = size_bytes};
+    space.mappings[last_mapping_] = mapping;
+    if (!mapping.is_counted()) return;
+    const MappingParts parts = parts_of(mapping, source.is_reserved, size_bytes);
     space.totals.live_bytes += size_bytes;
     space.totals.live_count += 1;
     space.totals.mapped_bytes += size_bytes;
+    space.totals.parts += parts;
     sites_[source.site].allocated_bytes += size_bytes;
     sites_[source.site].allocations += 1;
+    site_parts_[source.site] += parts;
 }
 
 /// Pieces of [from, from + size_bytes) go to the same places from `to` on; what lies behind is unmapped.
@@ -184,36 +244,42 @@ void MappingLedger::unmap(Space& space, const std::vector<TakenPiece>& pieces) {
 
 void MappingLedger::count_unmapped(Space& space, const TakenPiece& piece, uint64_t size_bytes) {
     if (size_bytes == 0) return;
-    const bool is_inherited = piece.origin.is_inherited;
-    if (is_inherited) {
-        space.totals.inherited_bytes -= size_bytes;
-    } else {
-        space.totals.live_bytes -= size_bytes;
-        space.totals.unmapped_bytes += size_bytes;
-        sites_[piece.origin.site].freed_bytes += size_bytes;
-    }
     const auto mapping = space.mappings.find(piece.mapping);
     mapping->second.live_bytes -= size_bytes;
-    if (mapping->second.live_bytes > 0) return;
-    space.mappings.erase(mapping);
-    if (is_inherited) return;
+    const bool is_gone = mapping->second.live_bytes == 0;
+    if (is_gone) space.mappings.erase(mapping);
+    if (piece.origin.use == MappingUse::allocator) return;
+    if (piece.origin.is_inherited) {
+        space.totals.inherited_bytes -= size_bytes;
+        return;
+    }
+    const MappingParts parts = parts_of(piece.origin, piece.is_reserved, size_bytes);
+    space.totals.live_bytes -= size_bytes;
+    space.totals.unmapped_bytes += size_bytes;
+    space.totals.parts -= parts;
+    sites_[piece.origin.site].freed_bytes += size_bytes;
+    site_parts_[piece.origin.site] -= parts;
+    if (!is_gone) return;
     space.totals.live_count -= 1;
     sites_[piece.origin.site].frees += 1;
 }
 
 void MappingLedger::uncount_unmapped(Space& space, const TakenPiece& piece, uint64_t size_bytes) {
     if (size_bytes == 0) return;
-    const bool is_inherited = piece.origin.is_inherited;
-    if (is_inherited) {
-        space.totals.inherited_bytes += size_bytes;
-    } else {
-        space.totals.live_bytes += size_bytes;
-        space.totals.unmapped_bytes -= size_bytes;
-        sites_[piece.origin.site].freed_bytes -= size_bytes;
-    }
     const auto [mapping, was_gone] = space.mappings.try_emplace(piece.mapping, piece.origin);
     mapping->second.live_bytes += size_bytes;
-    if (!was_gone || is_inherited) return;
+    if (piece.origin.use == MappingUse::allocator) return;
+    if (piece.origin.is_inherited) {
+        space.totals.inherited_bytes += size_bytes;
+        return;
+    }
+    const MappingParts parts = parts_of(piece.origin, piece.is_reserved, size_bytes);
+    space.totals.live_bytes += size_bytes;
+    space.totals.unmapped_bytes -= size_bytes;
+    space.totals.parts += parts;
+    sites_[piece.origin.site].freed_bytes -= size_bytes;
+    site_parts_[piece.origin.site] += parts;
+    if (!was_gone) return;
     space.totals.live_count += 1;
     sites_[piece.origin.site].frees -= 1;
 }
@@ -230,11 +296,12 @@ std::vector<MappingLedger::TakenPiece> MappingLedger::cut(Space& space, uint64_t
         Mapping origin = space.mappings.at(piece.mapping);
         origin.live_bytes = 0;
         const uint64_t taken_start = std::max(piece_start, start);
-        taken.push_back(
-            {taken_start, std::min(piece.end, end), piece.mapping, piece.offset + taken_start - piece_start, origin});
+        taken.push_back({taken_start, std::min(piece.end, end), piece.mapping, piece.offset + taken_start - piece_start,
+                         piece.is_reserved, origin});
         position = space.pieces.erase(position);
-        if (piece_start < start) space.pieces[piece_start] = {start, piece.mapping, piece.offset};
-        if (piece.end > end) space.pieces[end] = {piece.end, piece.mapping, piece.offset + end - piece_start};
+        if (piece_start < start) space.pieces[piece_start] = {start, piece.mapping, piece.offset, piece.is_reserved};
+        if (piece.end > end)
+            space.pieces[end] = {piece.end, piece.mapping, piece.offset + end - piece_start, piece.is_reserved};
     }
     return taken;
 }
@@ -248,7 +315,7 @@ uint64_t MappingLedger::fill(Space& space, const TakenPiece& piece) {
     while (start < piece.end) {
         const uint64_t gap_end = next == space.pieces.end() ? piece.end : std::min(piece.end, next->first);
         if (start < gap_end) {
-            space.pieces[start] = {gap_end, piece.mapping, piece.offset + start - piece.start};
+            space.pieces[start] = {gap_end, piece.mapping, piece.offset + start - piece.start, piece.is_reserved};
             filled_bytes += gap_end - start;
         }
         if (next == space.pieces.end()) break;
@@ -273,7 +340,8 @@ void MappingLedger::end_owner(uint32_t owner) {
     if (found == spaces_.end()) return;
     Space& space = found->second;
     for (const auto& [key, mapping] : space.mappings) {
-        if (mapping.is_inherited) continue;
+        if (!mapping.is_counted()) continue;
+        site_parts_.erase(mapping.site);
         sites_[mapping.site].freed_bytes += mapping.live_bytes;
         sites_[mapping.site].frees += 1;
     }
@@ -281,9 +349,16 @@ void MappingLedger::end_owner(uint32_t owner) {
     space.totals.live_bytes = 0;
     space.totals.live_count = 0;
     space.totals.inherited_bytes = 0;
+    space.totals.parts = {};
     space.pieces.clear();
     space.mappings.clear();
     space.calls.clear();
+}
+
+const std::vector<KnownRange>& MappingLedger::earlier_ranges(uint32_t owner) const {
+    static const std::vector<KnownRange> none;
+    const auto found = spaces_.find(owner);
+    return found == spaces_.end() ? none : found->second.earlier;
 }
 
 MappingTotals MappingLedger::totals(uint32_t owner) const {
@@ -294,6 +369,11 @@ MappingTotals MappingLedger::totals(uint32_t owner) const {
 SiteTotals MappingLedger::site_totals(uint32_t site) const {
     const auto found = sites_.find(site);
     return found == sites_.end() ? SiteTotals{} : found->second;
+}
+
+MappingParts MappingLedger::site_parts(uint32_t site) const {
+    const auto found = site_parts_.find(site);
+    return found == site_parts_.end() ? MappingParts{} : found->second;
 }
 
 std::vector<Block> MappingLedger::live_mappings() const {
@@ -310,7 +390,7 @@ std::vector<Block> MappingLedger::live_mappings() const {
             for (const TakenPiece& piece : call.pieces)
                 if (call.type == MT_EVENT_REMAP) note(piece.mapping, piece.start);
         for (const auto& [key, mapping] : space.mappings)
-            if (!mapping.is_inherited)
+            if (mapping.is_counted())
                 blocks.push_back({addresses[key], mapping.live_bytes, mapping.birth_ns, mapping.site, owner});
     }
     return blocks;

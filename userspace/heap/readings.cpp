@@ -51,7 +51,8 @@ Readings read_sites(const Snapshot& snapshot, const MappingLedger& ledger, std::
         const bool is_mapping = mapped != ledger.sites().end();
         const SiteTotals totals = consistent(is_mapping ? mapped->second : site.totals);
         if (totals.allocations > 0)
-            readings.sites.push_back({&site, key_of(site, is_mapping), totals, living.contains(site.owner)});
+            readings.sites.push_back(
+                {&site, key_of(site, is_mapping), totals, ledger.site_parts(site.index), living.contains(site.owner)});
     }
     return readings;
 }

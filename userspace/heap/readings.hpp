@@ -40,6 +40,7 @@ struct SiteReading {
     const Site* site = nullptr;
     SiteKey key;
     SiteTotals totals;
+    MappingParts parts;      // of a mapping's live bytes
     bool is_living = false;  // what it holds is live; else it is ended
 
     uint64_t live_bytes() const { return is_living ? totals.live_bytes() : 0; }
@@ -57,6 +58,7 @@ struct SpaceReading {
         mappings.unmapped_bytes += mappings.live_bytes;
         mappings.live_bytes = 0;
         mappings.live_count = 0;
+        mappings.parts = {};
         is_living = false;
     }
 };

@@ -69,6 +69,7 @@ void ScopeDraft::add_site(const ScopePlace& place, const SiteReading& reading) {
     draft.figures.totals += reading.totals;
     draft.figures.live_bytes += reading.live_bytes();
     draft.figures.live_blocks += reading.live_blocks();
+    if (reading.is_living) draft.figures.parts += reading.parts;
     draft.parts.push_back({&reading, place.pid});
     if ((reading.site->flags & cut_short) != 0) accuracy_.stacks_truncated += reading.totals.allocations;
     if (reading.key.is_mapping) return;
@@ -89,6 +90,8 @@ void ScopeDraft::correct(const MappingCorrection& correction, const SiteKey& key
     figures.totals.allocations += more_mappings;
     figures.live_bytes += more_bytes;
     figures.live_blocks += more_mappings;
+    (figures.parts += correction.held) -= correction.twice;
+    (mappings_.parts += correction.held) -= correction.twice;
     mappings_.mapped_bytes += more_bytes;
     mappings_.live_bytes += more_bytes;
     mappings_.live_count += more_mappings;

@@ -89,6 +89,9 @@ enum class BlockDetail {
     whole,
 };
 
+/// Smaller blocks are hardly ever left untouched.
+constexpr uint64_t large_block_bytes = 128 << 10;
+
 /// All of it at one moment. `sites` holds heap sites and mapping sites; the totals of mapping sites are 0 here, the
 /// mapping ledger (heap/mappings.hpp) has them.
 struct Snapshot {
@@ -98,6 +101,9 @@ struct Snapshot {
     // Every live heap block, those of an ended owner too, until it is released; of a sampled session every sampled one.
     // As the BlockDetail says.
     LiveBlocks blocks;
+    // Where allocators have their memory: blocks of at least `large_block_bytes`, and one of 64 slots of the table;
+    // none with BlockDetail::none.
+    std::vector<Block> landmarks;
     // Those of address spaces that have forked children, which may hold them too. With BlockDetail::none only those
     // that a child may have given back.
     std::vector<Block> inheritable;

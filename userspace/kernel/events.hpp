@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "memtrace/abi.h"
+#include "memtrace/mapping_abi.h"
 
 namespace memtrace {
 

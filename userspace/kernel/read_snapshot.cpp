@@ -66,6 +66,16 @@ void append_slots(std::span<const mt_block> slots, BlockDetail detail, LiveBlock
         if (const auto block = read_slot(slot)) blocks.push_back(*block);
 }
 
+/// The table is open addressing by a hash, so slots are as good as drawn by lot.
+void append_landmarks(std::span<const mt_block> slots, std::vector<Block>& landmarks) {
+    constexpr size_t drawn_slots = 64;
+    for (size_t index = 0; index < slots.size(); ++index) {
+        const bool is_large = (load(slots[index].size_and_mean) & MT_BLOCK_SIZE_MASK) >= large_block_bytes;
+        if (!is_large && index % drawn_slots != 0) continue;
+        if (const auto block = read_slot(slots[index])) landmarks.push_back(*block);
+    }
+}
+
 /// Which blocks Snapshot::inheritable has.
 class Inheritable {
   public:
@@ -187,6 +197,7 @@ void Session::append_blocks(Snapshot& snapshot, BlockDetail detail) const {
     while (!slots.empty()) {
         const auto some = slots.first(std::min(slots_at_once, slots.size()));
         append_slots(some, detail, snapshot.blocks);
+        if (detail != BlockDetail::none) append_landmarks(some, snapshot.landmarks);
         if (!inheritable.is_none()) inheritable.append_slots(some, snapshot.inheritable);
         slots = slots.subspan(some.size());
     }
@@ -197,6 +208,8 @@ void Session::append_blocks(Snapshot& snapshot, BlockDetail detail) const {
                                                snapshot.blocks.push_back(block_of(key, value));
                                            if (detail == BlockDetail::births)
                                                snapshot.blocks.append({&value.birth_ns, 1}, {&value.site, 1});
+                                           if (detail != BlockDetail::none)
+                                               snapshot.landmarks.push_back(block_of(key, value));
                                            if (inheritable.has(key))
                                                snapshot.inheritable.push_back(block_of(key, value));
                                        });

@@ -106,6 +106,9 @@ void hand_over(EventSink& sink, const void* data) {
         case MT_EVENT_REMAP:
         case MT_EVENT_REMAP_DONE:
         case MT_EVENT_REMAP_FAILED:
+        case MT_EVENT_PROTECT:
+        case MT_EVENT_DISCARD:
+        case MT_EVENT_DETACH:
             sink.on_mapping(*static_cast<const mt_mapping_event*>(data));
             break;
         case MT_EVENT_ALLOC:

@@ -47,6 +47,30 @@ constexpr bool needs_return(const mt_row& row) {
         case MT_OP_MAP:
         case MT_OP_UNMAP:
         case MT_OP_REMAP:
+        case MT_OP_BREAK:
+        case MT_OP_MOVE_BREAK:
+        case MT_OP_PROTECT:
+        case MT_OP_ADVISE:
+        case MT_OP_ATTACH:
+        case MT_OP_DETACH:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// Whether the function changes mappings, not blocks.
+constexpr bool changes_mappings(const mt_row& row) {
+    switch (row.operation) {
+        case MT_OP_MAP:
+        case MT_OP_UNMAP:
+        case MT_OP_REMAP:
+        case MT_OP_BREAK:
+        case MT_OP_MOVE_BREAK:
+        case MT_OP_PROTECT:
+        case MT_OP_ADVISE:
+        case MT_OP_ATTACH:
+        case MT_OP_DETACH:
             return true;
         default:
             return false;
@@ -67,7 +91,8 @@ constexpr bool is_return_probed(const mt_row& row) {
 /// Whether the function only gives back: such probes are attached first and detached last, so that no block stays live
 /// whose end was not seen.
 constexpr bool frees(const mt_row& row) {
-    return row.operation == MT_OP_FREE || row.operation == MT_OP_UNMAP || row.operation == MT_OP_GO_SAMPLE_END;
+    return row.operation == MT_OP_FREE || row.operation == MT_OP_UNMAP || row.operation == MT_OP_DETACH ||
+           row.operation == MT_OP_GO_SAMPLE_END;
 }
 
 /// Whether a garbage collector gives its blocks back.
@@ -118,6 +143,16 @@ constexpr bool has_right_arguments(const mt_row& row) {
             return row.old_argument == 1 && row.size_argument == 2 && has_size && !has_count && !has_out;
         case MT_OP_REMAP:
             return row.old_argument == 1 && row.size_argument == 3 && has_size && !has_count && !has_out;
+        case MT_OP_PROTECT:
+        case MT_OP_ADVISE:
+            return row.old_argument == 1 && row.size_argument == 2 && has_size && !has_count && !has_out;
+        case MT_OP_BREAK:
+        case MT_OP_DETACH:
+            return row.old_argument == 1 && !has_any_size && !has_count && !has_out;
+        case MT_OP_MOVE_BREAK:
+            return row.size_argument == 1 && has_size && !has_count && !has_old && !has_out;
+        case MT_OP_ATTACH:
+            return !has_any_size && !has_count && !has_old && !has_out;
         default:
             return false;
     }
@@ -131,16 +166,14 @@ constexpr bool has_right_flags(const mt_row& row) {
     if ((row.flags & MT_ROW_FREES_WHEN_FAILED) != 0 && row.operation != MT_OP_REALLOCATE) return false;
     if ((row.flags & MT_ROW_SIZE_OF_STRING) != 0 && row.operation != MT_OP_ALLOCATE) return false;
     if (!returns_by_instruction(row)) return true;
-    return row.operation == MT_OP_FREE || (needs_return(row) && row.operation != MT_OP_MAP &&
-                                           row.operation != MT_OP_UNMAP && row.operation != MT_OP_REMAP);
+    return row.operation == MT_OP_FREE || (needs_return(row) && !changes_mappings(row));
 }
 
 /// Whether a row agrees with its operation (include/memtrace/abi.h).
 constexpr bool is_right_row(const AllocatorFunction& function) {
     const mt_row& row = function.row;
-    const bool is_mapping = row.operation == MT_OP_MAP || row.operation == MT_OP_UNMAP || row.operation == MT_OP_REMAP;
     if (function.family.empty() || function.symbol.empty() || function.name.empty()) return false;
-    if (is_mapping != (function.kind == BlockKind::mapping)) return false;
+    if (changes_mappings(row) != (function.kind == BlockKind::mapping)) return false;
     if (is_collected(row) && function.kind != BlockKind::gc) return false;
     if (function.null_does_nothing && (row.operation != MT_OP_FREE || row.old_argument != 1)) return false;
     if (row.reserved[0] != 0 || row.reserved[1] != 0 || row.reserved_word != 0) return false;
@@ -157,6 +190,7 @@ constexpr bool is_right_row(const AllocatorFunction& function) {
 constexpr uint32_t argument_registers(const mt_row& row) {
     if (row.operation == MT_OP_MAP) return 0b111111;
     if (row.operation == MT_OP_REMAP) return 0b011111;
+    if (row.operation == MT_OP_PROTECT || row.operation == MT_OP_ADVISE || row.operation == MT_OP_ATTACH) return 0b111;
     uint32_t mask = 0;
     for (const mt_u8 argument : {row.size_argument, row.count_argument, row.old_argument, row.out_argument})
         if (argument != 0) mask |= 1u << (argument - 1);

@@ -159,7 +159,9 @@ bool is_same_place(const UserFunction& left, const UserFunction& right) {
 constexpr std::string_view collected_kind = kind_name(BlockKind::gc);
 
 bool is_mapping(mt_operation operation) {
-    return operation == MT_OP_MAP || operation == MT_OP_UNMAP || operation == MT_OP_REMAP;
+    mt_row row{};
+    row.operation = static_cast<mt_u8>(operation);
+    return changes_mappings(row);
 }
 
 bool is_built_in(const RowText& text, mt_row row, bool null_does_nothing) {
@@ -189,7 +191,7 @@ std::variant<mt_operation, TextFault> parse_operation(const RowText& text) {
 /// Why a row that is not built in cannot be a user's.
 std::optional<TextFault> own_row_fault(const RowText& text, mt_operation operation, const WrittenArguments& arguments) {
     if (is_mapping(operation))
-        return TextFault{text.operation, "only mmap, munmap and mremap change mappings, and memtrace knows them",
+        return TextFault{text.operation, "mappings are changed by functions of the C library, and memtrace knows them",
                          "leave the line out, or name what the function gives as blocks of the heap"};
     if (operation == MT_OP_DELEGATE)
         return TextFault{text.operation, "only operator new delegates, and memtrace knows it",

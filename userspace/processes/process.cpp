@@ -171,20 +171,6 @@ std::optional<uint64_t> read_rss_bytes(pid_t pid) {
     return bytes && *bytes > 0 ? bytes : read_statm_bytes(thread_with_memory(pid), 1);
 }
 
-std::optional<uint64_t> read_pss_bytes(pid_t pid) {
-    auto rollup = read_whole_file(proc_path(thread_with_memory(pid), "smaps_rollup"));
-    const auto* text = std::get_if<std::string>(&rollup);
-    constexpr std::string_view name = "\nPss:";
-    const size_t line = text ? text->find(name) : std::string::npos;
-    if (line == std::string::npos) return std::nullopt;
-    const size_t start = text->find_first_not_of(' ', line + name.size());
-    uint64_t kibibytes = 0;
-    if (start == std::string::npos ||
-        std::from_chars(text->data() + start, text->data() + text->size(), kibibytes).ec != std::errc())
-        return std::nullopt;
-    return kibibytes * 1024;
-}
-
 std::optional<uint64_t> read_mapped_bytes(pid_t pid) {
     const auto bytes = read_statm_bytes(pid, 0);
     return bytes && *bytes > 0 ? bytes : read_statm_bytes(thread_with_memory(pid), 0);

@@ -44,12 +44,6 @@ pid_t thread_with_memory(pid_t pid);
 /// (/proc/PID/statm sums per-cpu counters roughly, proc(5)). Thread-safe.
 std::optional<uint64_t> read_rss_bytes(pid_t pid);
 
-/// Resident memory with each shared page divided by the number of those that have it (Pss of proc(5)); none when the
-/// process has ended. The kernel walks all its pages: 11 us a MiB in pages of 4 KiB (measured on Linux 6.18 in a
-/// virtual machine). A process that wants to map something meanwhile waits for the walk of one of its mappings
-/// (fs/proc/task_mmu.c, show_smaps_rollup). Thread-safe.
-std::optional<uint64_t> read_pss_bytes(pid_t pid);
-
 /// All mappings of the process in bytes, touched or not; none when it has ended. Thread-safe.
 std::optional<uint64_t> read_mapped_bytes(pid_t pid);
 

@@ -51,12 +51,29 @@ struct ReportScope {
     std::vector<pid_t> pids;
 };
 
+/// How resident memory grew since the attach, and where: each part is measured by itself, only `unexplained_bytes` is
+/// the remainder. Any of them may be negative.
+struct GrowthFigures {
+    bool is_shared_out = false;  // of several processes: of their PSS, else of the one RSS
+    int64_t total_bytes = 0;
+    int64_t heap_live_bytes = 0;                      // of live blocks, what is resident of them
+    std::optional<int64_t> allocator_retained_bytes;  // the allocator's, and in no live block
+    int64_t mappings_bytes = 0;                       // the program's own private memory
+    int64_t stacks_bytes = 0;
+    int64_t files_bytes = 0;
+    int64_t shared_bytes = 0;
+    int64_t earlier_bytes = 0;             // private memory of before the attach that has not said whose it is
+    std::optional<int64_t> gc_heap_bytes;  // of a collected heap
+    int64_t unexplained_bytes = 0;
+};
+
 /// Resident memory of the scope.
 struct MemoryFigures {
     std::optional<uint64_t> rss_bytes;        // of several processes the sum of theirs
     std::optional<uint64_t> pss_bytes;        // of several processes: shared pages divided among those that have them
     std::optional<int64_t> rss_growth_bytes;  // since the attach
     std::optional<uint64_t> mapped_bytes;     // all mappings, touched or not
+    std::optional<GrowthFigures> growth;      // none: not read, or not known of all processes
 };
 
 /// What tracing costs, of all targets together.
@@ -120,6 +137,8 @@ struct SiteEntry {
     uint64_t live_blocks = 0;
     uint64_t allocated_bytes = 0;
     uint64_t allocations = 0;
+    MappingParts parts;                      // of a mapping's live bytes
+    std::optional<uint64_t> resident_bytes;  // with --resident: of its live blocks
     int64_t growth_bytes = 0;
     int64_t growth_since_baseline_bytes = 0;
     std::optional<Ages> ages;

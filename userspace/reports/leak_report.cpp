@@ -46,6 +46,8 @@ SiteEntry site_entry(const SiteFigures& figures, SiteNames& names, const RowName
     entry.live_blocks = figures.live_blocks;
     entry.allocated_bytes = figures.totals.allocated_bytes;
     entry.allocations = figures.totals.allocations;
+    entry.parts = figures.parts;
+    entry.resident_bytes = figures.resident_bytes;
     entry.growth_bytes = figures.growth_bytes;
     entry.growth_since_baseline_bytes = figures.growth_since_baseline_bytes;
     entry.allocated_since_previous_bytes = figures.allocated_since_previous_bytes;

@@ -42,6 +42,7 @@ void Tracer::release_ended() {
     std::erase_if(forgotten_owners_, [&](uint32_t owner) { return released.contains(owner); });
     for (const uint32_t owner : owners) {
         mapping_ledger_.forget_owner(owner);
+        resynced_.erase(owner);
         stack_store_.forget(owner);
     }
     for (const Site& site : last.sites) {

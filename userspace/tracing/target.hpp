@@ -30,6 +30,7 @@ struct Target {
     std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
     uint64_t exited_ns = 0;             // CLOCK_MONOTONIC
 
+    pid_t forked_from = 0;              // whose memory its present address space is a copy of; 0: of nobody's
     bool is_found_later = false;        // it was no target when tracing began: what follows is known
     bool since_birth = false;           // its present address space is traced from its first allocation
     uint64_t window_from_ns = 0;        // when its late allocator was mapped

@@ -229,6 +229,7 @@ void Targets::on_fork(const mt_process_event& event, TracerListener& listener) {
     child.window_ns = armed_ns - std::min(armed_ns, event.header.time_ns);
     if (event.header.owner) {
         child.owners.push_back(event.header.owner);
+        child.forked_from = parent->process.pid;
         stack_store_.add_forked_address_space(event.header.owner, pid, parent->process.pid);
     }
     if (const auto process = read_process(pid)) child.process.start_time = process->start_time;
@@ -249,6 +250,7 @@ void Targets::on_born(const mt_process_event& event, TracerListener& listener) {
 void Targets::on_exec(Target& target, const mt_process_event& event, TracerListener& listener) {
     auto process = read_process(target.process.pid);
     target.process.comm = comm_of(event);
+    target.forked_from = 0;
     if (process) target.process = std::move(process).value();
     // What the new image mapped has been attached to as it came, and has said how late that was.
     if (target.window_from_ns + mapped_before_exec_ns < event.header.time_ns) {

@@ -1,5 +1,6 @@
 #include "tracing/tracer.hpp"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,15 +14,25 @@ namespace memtrace {
 namespace {
 
 /// What the new mapping shows, as long as its process lives.
-SharedMapping shared_mapping_of(const mt_mapping_event& event) {
+SharedMapping complete_shared_mapping(mt_mapping_event& event) {
     // MAP_SHARED and MAP_SHARED_VALIDATE (Linux 4.15).
     constexpr uint32_t shared_types = 1;
     if (event.header.type != MT_EVENT_MAP || (event.map_flags & shared_types) == 0) return {};
     const auto mappings = read_mappings(static_cast<pid_t>(event.header.tgid));
     for (const Mapping& mapping : mappings ? *mappings : std::vector<Mapping>())
-        if (mapping.is_shared && mapping.start <= event.address && event.address < mapping.end)
+        if (mapping.is_shared && mapping.start <= event.address && event.address < mapping.end) {
+            // What the kernel side could not look up: the size of a segment.
+            if (event.size_bytes == 0) event.size_bytes = mapping.end - mapping.start;
             return {mapping.device, mapping.inode, mapping.file_offset + event.address - mapping.start};
+        }
     return {};
+}
+
+/// As the events say it: private huge pages are files to the kernel.
+MappingBacking backing_of(const Mapping& mapping) {
+    if (mapping.is_shared) return MappingBacking::shared;
+    const bool is_file = mapping.inode != 0 && !mapping.path.starts_with("/anon_hugepage");
+    return is_file ? MappingBacking::file : MappingBacking::anonymous;
 }
 
 }  // namespace
@@ -137,11 +148,31 @@ Snapshot Tracer::read_snapshot(BlockDetail detail) {
     for (Site& site : snapshot.sites)
         site.stack = stack_store_.stack_hash(site.index);
     count_unknown_frees(snapshot);
+    if (detail != BlockDetail::none) resync_mappings(snapshot);
     return snapshot;
 }
 
 std::string Tracer::type_name(pid_t pid, uint32_t type) const {
     return go_heaps_.type_name(pid, type).value_or(collected_heaps_.type_name(pid, type));
+}
+
+/// Where mapping events of an address space were lost, what it has mapped is asked of the kernel. What still waits in
+/// the ring comes first, so that what follows is younger than the list, but for the moment in between.
+void Tracer::resync_mappings(const Snapshot& snapshot) {
+    for (const AddressSpace& space : snapshot.address_spaces) {
+        const uint64_t lost = space.counters[MT_COUNT_MAPPINGS_RING_FULL];
+        if (lost == 0 || space.ended_ns != 0 || resynced_[space.owner] == lost) continue;
+        if (listener_ != nullptr) drain(*listener_);
+        const auto mappings = read_mappings(space.pid);
+        if (!mappings) continue;
+        std::vector<MappedRange> ranges;
+        for (const Mapping& mapping : *mappings)
+            ranges.push_back({mapping.start, mapping.end, backing_of(mapping)});
+        resynced_[space.owner] = lost;
+        const uint64_t gone_bytes = mapping_ledger_.resync(space.owner, ranges);
+        constexpr auto text = "mapping events of process {} were lost: its mappings were read again, {} bytes are gone";
+        log_warning(fmt::format(text, space.pid, gone_bytes));
+    }
 }
 
 /// The allocator's file whose code is at `address` of the process.
@@ -156,11 +187,14 @@ const AllocatorMapping* Tracer::find_allocator(pid_t pid, uint64_t address) cons
 void Tracer::on_mapping(const mt_mapping_event& event) {
     read_mapping_events(event.header.time_ns);
     const AllocatorMapping* allocator = find_allocator(static_cast<pid_t>(event.header.tgid), event.caller);
+    bool is_allocators = (event.flags & MT_MAPPING_OF_ALLOCATOR) != 0;
     // An allocator's own thread maps outside of any call of the program.
-    if (event.header.type == MT_EVENT_MAP && allocator && allocator->has_only_heap) return;
+    is_allocators |= allocator && allocator->has_only_heap;
     // free gives large blocks back by munmap, and only its entry is seen: such an unmap is not the program's.
-    const bool is_allocators = event.header.type == MT_EVENT_UNMAP && allocator;
-    mapping_ledger_.apply(event, is_allocators, shared_mapping_of(event));
+    is_allocators |= event.header.type == MT_EVENT_UNMAP && allocator;
+    mt_mapping_event completed = event;
+    const SharedMapping shared = complete_shared_mapping(completed);
+    mapping_ledger_.apply(completed, is_allocators, shared);
 }
 
 void Tracer::on_block(const mt_block_event& event) {

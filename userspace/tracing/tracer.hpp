@@ -132,6 +132,7 @@ class Tracer : private EventSink, public SiteNames {
     void on_file(const mt_file_event& event) override { targets_.probes().answer(event); }
 
     void read_mapping_events(uint64_t at_least_until_ns);
+    void resync_mappings(const Snapshot& snapshot);
     const AllocatorMapping* find_allocator(pid_t pid, uint64_t address) const;
     void drain_while_naming();
     void watch_cgroups(const std::vector<uint32_t>& made);
@@ -146,6 +147,7 @@ class Tracer : private EventSink, public SiteNames {
     RawStacks raw_stacks_;
     std::unordered_map<uint32_t, std::string> raw_stack_errors_;  // by site
     MappingLedger mapping_ledger_;
+    std::unordered_map<uint32_t, uint64_t> resynced_;  // by owner: mapping events lost until its ledger was put right
     Targets targets_;
     std::vector<uint32_t> forgotten_owners_;  // that are not released yet
     std::set<uint32_t> ended_by_exec_;        // of which something may be asked for
