@@ -198,13 +198,13 @@ TEST_CASE("a file of rows is read line by line, without comments and blank lines
 TEST_CASE("each built-in row, written under its family, is known", "[probes][user]") {
     for (const AllocatorFunction& function : built_in_functions()) {
         if (is_reserved_row(function)) continue;
-        const std::string start = fmt::format("{} {} {}", function.symbol, operation_name(function.row.operation),
-                                              function.kind == BlockKind::mapping ? "mapping" : "heap");
+        const std::string start =
+            fmt::format("{} {} {}", function.symbol, operation_name(function.row.operation), kind_name(function.kind));
         const std::string end = fmt::format("{} {}", arguments_text(function), function.name);
         CAPTURE(start, end);
         CHECK(rows_of(fmt::format("{} {} {}", function.family, start, end)).empty());
         const std::string other = fmt::format("{} x_{} {}", function.family, start, end);
-        if (function.kind == BlockKind::mapping || function.row.operation == MT_OP_DELEGATE) {
+        if (function.kind != BlockKind::heap || function.row.operation == MT_OP_DELEGATE) {
             CHECK_FALSE(parse_user_functions(other, "rows"));
             continue;
         }

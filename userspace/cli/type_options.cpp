@@ -20,7 +20,7 @@ TypeOptions::TypeOptions(CLI::App& app, Options& options) {
     const std::string group = "Collected heaps (Crystal, Go)";
     app.add_flag_function(
            "--go-full", [&options](int64_t) { options.traces_go_fully = true; },
-           "every Go allocation with its type, not samples; slow")
+           "every Go allocation with its type; slow")
         ->group(group)
         ->disable_flag_override();
     app.add_flag_function(

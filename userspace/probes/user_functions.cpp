@@ -164,14 +164,21 @@ bool is_mapping(mt_operation operation) {
     return changes_mappings(row);
 }
 
-bool is_built_in(const RowText& text, mt_row row, bool null_does_nothing) {
+/// Of collectors as `memtrace list` writes them: a user has none of his own.
+bool does_the_same(const RowText& text, const mt_row& row, const AllocatorFunction& function) {
     static_assert(std::has_unique_object_representations_v<mt_row>);
+    if (function.kind != BlockKind::gc) return std::memcmp(&row, &function.row, sizeof(row)) == 0;
+    return text.kind == collected_kind && text.operation == operation_name(function.row.operation) &&
+           text.arguments == arguments_text(function);
+}
+
+bool is_built_in(const RowText& text, const mt_row& row, bool null_does_nothing) {
     const auto functions = built_in_functions();
     return std::any_of(functions.begin(), functions.end(), [&](const AllocatorFunction& function) {
         const bool is_of_family =
             text.family == function.family || (text.family == "*" && function.scope == RowScope::family);
         return is_of_family && text.symbol == function.symbol && text.name == function.name &&
-               null_does_nothing == function.null_does_nothing && std::memcmp(&row, &function.row, sizeof(row)) == 0;
+               null_does_nothing == function.null_does_nothing && does_the_same(text, row, function);
     });
 }
 
@@ -219,7 +226,6 @@ std::variant<std::optional<UserFunction>, TextFault> parse_row(std::string_view 
 
     mt_row row = arguments.row;
     row.operation = static_cast<mt_u8>(std::get<mt_operation>(operation));
-    if (text.kind == collected_kind) row.flags |= MT_ROW_COLLECTED;
     if (is_built_in(text, row, arguments.null_does_nothing)) return std::optional<UserFunction>();
     if (auto fault = own_row_fault(text, std::get<mt_operation>(operation), arguments)) return *std::move(fault);
     UserFunction function = user_function(std::get<Place>(place), std::get<mt_operation>(operation), arguments);

@@ -71,15 +71,15 @@ std::optional<CodeLocation> AddressSpaceMap::find(uint64_t address, uint64_t tim
     return CodeLocation{version->module, address + version->offset_minus_start};
 }
 
-AddressSpaceMap AddressSpaceMap::younger_than(uint64_t time_ns) const {
-    AddressSpaceMap younger;
+AddressSpaceMap AddressSpaceMap::seen_after(uint64_t time_ns) const {
+    AddressSpaceMap seen;
     for (const auto& [start, segment] : segments_) {
         Segment kept{segment.end, {}};
         std::ranges::copy_if(segment.versions, std::back_inserter(kept.versions),
-                             [&](const Version& version) { return version.valid_from_ns > time_ns; });
-        if (!kept.versions.empty()) younger.segments_.emplace_hint(younger.segments_.end(), start, std::move(kept));
+                             [&](const Version& version) { return version.observed_ns > time_ns; });
+        if (!kept.versions.empty()) seen.segments_.emplace_hint(seen.segments_.end(), start, std::move(kept));
     }
-    return younger;
+    return seen;
 }
 
 }  // namespace memtrace

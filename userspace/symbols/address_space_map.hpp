@@ -30,8 +30,8 @@ class AddressSpaceMap {
     void add(const Mapping& mapping, const Module* module, uint64_t valid_from_ns, uint64_t observed_ns);
     /// What was at `address` at `time_ns`: the newest version that is not younger. None: no code is known there.
     std::optional<CodeLocation> find(uint64_t address, uint64_t time_ns) const;
-    /// What is valid from later than `time_ns` on.
-    AddressSpaceMap younger_than(uint64_t time_ns) const;
+    /// What was seen later than `time_ns`.
+    AddressSpaceMap seen_after(uint64_t time_ns) const;
 
   private:
     struct Version {

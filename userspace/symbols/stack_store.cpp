@@ -67,7 +67,7 @@ void StackStore::add_address_space(uint32_t owner, pid_t pid) {
     // An exec maps the new program before it is told of, and another one may have followed by now: what the process
     // mapped since the space before began may belong to any of them, and each stack knows its time.
     if (present && present != space) {
-        space->map = present->map.younger_than(present->began_ns);
+        space->map = present->map.seen_after(present->began_ns);
         space->began_ns = present->ended_ns;
     }
     read_space(*space);

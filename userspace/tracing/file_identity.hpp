@@ -2,8 +2,8 @@
 // file systems, and a file that seems to be two would be probed twice. Uses base and processes.
 #pragma once
 
-#include <compare>
 #include <cstdint>
+#include <tuple>
 
 #include "base/result.hpp"
 #include "processes/mappings.hpp"
@@ -14,7 +14,10 @@ namespace memtrace {
 struct FileIdentity {
     uint64_t device = 0;
     uint64_t inode = 0;
-    auto operator<=>(const FileIdentity&) const = default;
+    friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+    friend bool operator<(const FileIdentity& left, const FileIdentity& right) {
+        return std::tie(left.device, left.inode) < std::tie(right.device, right.inode);
+    }
 };
 
 inline FileIdentity identity_of(const Mapping& mapping) {
