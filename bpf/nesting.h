@@ -120,7 +120,7 @@ __noinline int abandon_call(struct thread* thread, struct mt_owner* owner, u32 i
         ; /* its block was recorded when it was entered */
     else if (call->flags & CALL_ENDED_BY_JUMP)
         count(owner, MT_COUNT_RETURNS_MISSED);
-    else if (!(call->flags & (CALL_DELEGATED | CALL_RETURN_MISSED)))
+    else if (!(call->flags & (CALL_DELEGATED | CALL_RETURN_MISSED | CALL_OF_ALLOCATOR)))
         count(owner, MT_COUNT_CALLS_ABANDONED);
     remove_call(thread, index);
     return 0;

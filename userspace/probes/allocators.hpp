@@ -111,6 +111,31 @@ constexpr bool is_reserved_row(const AllocatorFunction& function) {
     return function.symbol.empty() && function.row.operation == MT_OP_NONE;
 }
 
+/// The same of an operation on mappings.
+constexpr bool has_right_mapping_arguments(const mt_row& row) {
+    if (row.count_argument != 0 || row.out_argument != 0) return false;
+    const auto has = [&row](mt_u8 old, mt_u8 size) { return row.old_argument == old && row.size_argument == size; };
+    switch (row.operation) {
+        case MT_OP_MAP:
+            return has(0, 2);
+        case MT_OP_UNMAP:
+        case MT_OP_PROTECT:
+        case MT_OP_ADVISE:
+            return has(1, 2);
+        case MT_OP_REMAP:
+            return has(1, 3);
+        case MT_OP_BREAK:
+        case MT_OP_DETACH:
+            return has(1, 0);
+        case MT_OP_MOVE_BREAK:
+            return has(0, 1);
+        case MT_OP_ATTACH:
+            return has(0, 0);
+        default:
+            return false;
+    }
+}
+
 /// Whether the row names the arguments that its operation has, no more and no less.
 constexpr bool has_right_arguments(const mt_row& row) {
     const bool is_string = (row.flags & MT_ROW_SIZE_OF_STRING) != 0;
@@ -137,24 +162,8 @@ constexpr bool has_right_arguments(const mt_row& row) {
             return !has_any_size && !has_count && !has_old && !has_out;
         case MT_OP_DELEGATE:
             return row.size_argument != 0 && has_size && !has_count && !has_old && !has_out;
-        case MT_OP_MAP:
-            return row.size_argument == 2 && has_size && !has_count && !has_old && !has_out;
-        case MT_OP_UNMAP:
-            return row.old_argument == 1 && row.size_argument == 2 && has_size && !has_count && !has_out;
-        case MT_OP_REMAP:
-            return row.old_argument == 1 && row.size_argument == 3 && has_size && !has_count && !has_out;
-        case MT_OP_PROTECT:
-        case MT_OP_ADVISE:
-            return row.old_argument == 1 && row.size_argument == 2 && has_size && !has_count && !has_out;
-        case MT_OP_BREAK:
-        case MT_OP_DETACH:
-            return row.old_argument == 1 && !has_any_size && !has_count && !has_out;
-        case MT_OP_MOVE_BREAK:
-            return row.size_argument == 1 && has_size && !has_count && !has_old && !has_out;
-        case MT_OP_ATTACH:
-            return !has_any_size && !has_count && !has_old && !has_out;
         default:
-            return false;
+            return sizes == (row.size_argument != 0) && has_right_mapping_arguments(row);
     }
 }
 
