@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -73,8 +74,8 @@ std::string bar(const std::array<Part, 3>& parts, size_t columns, bool has_utf8)
     for (const Part& part : parts) {
         const int64_t after = before + std::max<int64_t>(part.size_bytes, 0);
         const auto column_of = [&](int64_t size_bytes) {
-            return static_cast<size_t>(
-                static_cast<double>(size_bytes) / static_cast<double>(whole) * static_cast<double>(columns) + 0.5);
+            return static_cast<size_t>(std::lround(static_cast<double>(size_bytes) / static_cast<double>(whole) *
+                                                   static_cast<double>(columns)));
         };
         for (size_t column = column_of(before); column < column_of(after); ++column)
             text += has_utf8 ? part.drawn : part.drawn_in_ascii;
