@@ -41,15 +41,7 @@ int64_t GrowthSeries::growth_bytes() const {
     return first_ ? static_cast<int64_t>(samples_.back().bytes - first_->bytes) : 0;
 }
 
-SeriesTrend GrowthSeries::trend() const {
-    SeriesTrend trend;
-    if (!first_) return trend;
-    const uint64_t elapsed_ns = samples_.back().time_ns - first_->time_ns;
-    const uint64_t begin_ns = first_->time_ns + std::min(elapsed_ns / 3, longest_warm_up_ns);
-    const auto begin = std::ranges::lower_bound(samples_, begin_ns, {}, &Sample::time_ns);
-    const std::span<const Sample> window(begin, samples_.end());
-    if (window.size() < fewest_samples || window.front().time_ns == window.back().time_ns) return trend;
-    trend.window_ns = window.back().time_ns - window.front().time_ns;
+double GrowthSeries::slope_of(std::span<const Sample> window) {
     double mean_seconds = 0;
     double mean_bytes = 0;
     const auto seconds_of = [&](const Sample& sample) {
@@ -66,7 +58,19 @@ SeriesTrend GrowthSeries::trend() const {
         products += seconds * (as_double(sample.bytes) - mean_bytes);
         squares += seconds * seconds;
     }
-    trend.slope_bytes_per_second = products / squares;
+    return products / squares;
+}
+
+SeriesTrend GrowthSeries::trend() const {
+    SeriesTrend trend;
+    if (!first_) return trend;
+    const uint64_t elapsed_ns = samples_.back().time_ns - first_->time_ns;
+    const uint64_t begin_ns = first_->time_ns + std::min(elapsed_ns / 3, longest_warm_up_ns);
+    const auto begin = std::ranges::lower_bound(samples_, begin_ns, {}, &Sample::time_ns);
+    const std::span<const Sample> window(begin, samples_.end());
+    if (window.size() < fewest_samples || window.front().time_ns == window.back().time_ns) return trend;
+    trend.window_ns = window.back().time_ns - window.front().time_ns;
+    trend.slope_bytes_per_second = slope_of(window);
     if (trend.window_ns < shortest_window_ns) return trend;
     const auto half =
         std::ranges::lower_bound(window, window.front().time_ns + trend.window_ns / 2, {}, &Sample::time_ns);

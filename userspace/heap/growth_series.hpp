@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -48,6 +49,8 @@ class GrowthSeries {
         uint64_t time_ns;
         uint64_t bytes;
     };
+    /// Bytes a second, by least squares; of at least two samples of different times.
+    static double slope_of(std::span<const Sample> window);
 
     std::optional<Sample> first_;
     std::vector<Sample> samples_;

@@ -95,11 +95,9 @@ void hand_over_cgroup(EventSink& sink, const mt_cgroup_event& cgroup) {
 void hand_over(EventSink& sink, const void* data) {
     switch (static_cast<mt_event_type>(static_cast<const mt_event*>(data)->type)) {
         case MT_EVENT_SITE:
-            hand_over_site(sink, *static_cast<const mt_site_event*>(data));
-            break;
+            return hand_over_site(sink, *static_cast<const mt_site_event*>(data));
         case MT_EVENT_RAW_STACK:
-            sink.on_raw_stack(*static_cast<const mt_raw_stack_event*>(data));
-            break;
+            return sink.on_raw_stack(*static_cast<const mt_raw_stack_event*>(data));
         case MT_EVENT_MAP:
         case MT_EVENT_UNMAP:
         case MT_EVENT_UNMAP_FAILED:
@@ -109,29 +107,24 @@ void hand_over(EventSink& sink, const void* data) {
         case MT_EVENT_PROTECT:
         case MT_EVENT_DISCARD:
         case MT_EVENT_DETACH:
-            sink.on_mapping(*static_cast<const mt_mapping_event*>(data));
-            break;
+            return sink.on_mapping(*static_cast<const mt_mapping_event*>(data));
         case MT_EVENT_ALLOC:
         case MT_EVENT_FREE:
-            sink.on_block(*static_cast<const mt_block_event*>(data));
-            break;
+            return sink.on_block(*static_cast<const mt_block_event*>(data));
         case MT_EVENT_OWNER:
         case MT_EVENT_FORK:
         case MT_EVENT_EXEC:
         case MT_EVENT_EXIT:
         case MT_EVENT_MOVED:
         case MT_EVENT_BORN:
-            sink.on_process(*static_cast<const mt_process_event*>(data));
-            break;
+            return sink.on_process(*static_cast<const mt_process_event*>(data));
         case MT_EVENT_CGROUP_MADE:
         case MT_EVENT_CGROUP_GONE:
-            hand_over_cgroup(sink, *static_cast<const mt_cgroup_event*>(data));
-            break;
+            return hand_over_cgroup(sink, *static_cast<const mt_cgroup_event*>(data));
         case MT_EVENT_FILE:
-            sink.on_file(*static_cast<const mt_file_event*>(data));
-            break;
+            return sink.on_file(*static_cast<const mt_file_event*>(data));
         case MT_EVENT_NONE:
-            break;
+            return;
     }
 }
 
