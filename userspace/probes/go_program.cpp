@@ -74,7 +74,7 @@ Result<GoProgram> GoProgram::parse(std::string table, const std::string& name) {
     GoProgram program;
     program.table_ = std::move(table);
     if (program.table_.empty()) return Error{name, "not a Go program: it has no .gopclntab"};
-    const auto magic = program.value_at<uint32_t>(0);
+    const uint32_t magic = program.value_at<uint32_t>(0).value_or(0);
     const auto pointer_size = program.value_at<uint8_t>(pointer_size_offset);
     if ((magic != magic_1_18 && magic != magic_1_20) || pointer_size != 8)
         return Error{name, "a Go program of a version before 1.18, or of a form that is not known"};

@@ -108,6 +108,25 @@ std::vector<ProcessEntry> process_entries(const ScopeFigures& figures, const Pro
     return entries;
 }
 
+/// The call sites that are asked for, in their order.
+std::vector<SiteEntry> shown_sites(std::vector<SiteFigures> sites, const LeakReportInput& input,
+                                   const LeakReportOptions& options, SiteNames& names, const RowNames& row_names) {
+    if (!options.only_type.empty()) keep_type(sites, input.objects, options.only_type);
+    if (options.min_count > 0)
+        std::erase_if(sites, [&](const SiteFigures& site) { return site.totals.allocations < options.min_count; });
+    const auto types = types_of_sites(input.objects);
+    order_sites(sites, options.order);
+    keep_top_sites(sites, options.top);
+    std::vector<SiteEntry> entries;
+    for (const SiteFigures& site : sites) {
+        entries.push_back(site_entry(site, names, row_names));
+        if (const auto type = types.find(site.site); type != types.end()) entries.back().type = type->second;
+        if (!options.only_type.empty()) entries.back().type = options.only_type;
+        if (options.shows_blocks) entries.back().blocks = block_entries(site.blocks, input.snapshot_time_ns);
+    }
+    return entries;
+}
+
 }  // namespace
 
 std::string_view scope_kind_name(ScopeKind kind) {
@@ -164,23 +183,11 @@ ReportRecord build_leak_report(ScopeFigures figures, const LeakReportInput& inpu
     record.heap_sites_total = static_cast<uint64_t>(
         std::count_if(figures.sites.begin(), figures.sites.end(), [](const auto& site) { return !site.is_mapping; }));
     record.allocators = allocator_entries(figures.sites, input.allocators, row_names);
-    if (!options.only_type.empty()) keep_type(figures.sites, input.objects, options.only_type);
-    if (options.min_count > 0)
-        std::erase_if(figures.sites,
-                      [&](const SiteFigures& site) { return site.totals.allocations < options.min_count; });
     record.before_attach = input.before_attach;
     if (record.before_attach && options.top != 0 && record.before_attach->sites.size() > options.top)
         record.before_attach->sites.resize(options.top);
     if (options.shows_types) record.types = type_entries(input.objects, options.order, options.min_count, options.top);
-    const auto types = types_of_sites(input.objects);
-    order_sites(figures.sites, options.order);
-    keep_top_sites(figures.sites, options.top);
-    for (const SiteFigures& site : figures.sites) {
-        record.sites.push_back(site_entry(site, names, row_names));
-        if (const auto type = types.find(site.site); type != types.end()) record.sites.back().type = type->second;
-        if (!options.only_type.empty()) record.sites.back().type = options.only_type;
-        if (options.shows_blocks) record.sites.back().blocks = block_entries(site.blocks, input.snapshot_time_ns);
-    }
+    record.sites = shown_sites(std::move(figures.sites), input, options, names, row_names);
     return record;
 }
 
