@@ -16,7 +16,8 @@ namespace memtrace {
 class GlibcImage {
   public:
     explicit GlibcImage(size_t heap_bytes)
-        : heap_(static_cast<uint64_t*>(std::aligned_alloc(4096, heap_bytes)), &std::free), heap_bytes_(heap_bytes) {
+        : heap_(static_cast<uint64_t*>(std::aligned_alloc(4096, (heap_bytes + 4095) / 4096 * 4096)), &std::free),
+          heap_bytes_(heap_bytes) {
         std::memset(heap_.get(), 0, heap_bytes);
         for (size_t bin = 0; bin < 127; ++bin)
             arena_[14 + 2 * bin] = arena_[15 + 2 * bin] = arena() + 96 + 16 * bin;

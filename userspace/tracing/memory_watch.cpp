@@ -161,8 +161,8 @@ uint64_t MemoryWatch::untouched_bytes(Reading& reading, uint32_t owner, const Sn
             blocks.push_back(block);
     };
     if (reads_all_blocks_)
-        for (size_t index = 0; index < snapshot.blocks.size(); ++index)
-            add(snapshot.blocks[index]);
+        for (const Block& block : snapshot.blocks)
+            add(block);
     else
         std::ranges::for_each(snapshot.landmarks, add);
     std::ranges::sort(blocks, {}, &Block::address);
