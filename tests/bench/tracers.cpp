@@ -31,6 +31,7 @@ class EmptyTracer : public Tracer {
         return {};
     }
     Result<void> detach(const TargetProcess&) override {
+        probes_->detach();
         probes_.reset();
         return {};
     }
@@ -40,20 +41,15 @@ class EmptyTracer : public Tracer {
     std::unique_ptr<EmptyProbes> probes_;
 };
 
-class DetachedTracer : public Tracer {
+class DetachedTracer : public EmptyTracer {
   public:
-    explicit DetachedTracer(AttachRung rung) : rung_(rung) {}
+    using EmptyTracer::EmptyTracer;
     std::string_view name() const override { return "detached"; }
     Result<void> attach(const TargetProcess& target) override {
-        auto probes = EmptyProbes::attach(rung_, {target.library().string()}, target.pid());
-        if (!probes) return probes.error();
-        (*probes)->detach();
-        return {};
+        if (auto attached = EmptyTracer::attach(target); !attached) return attached;
+        return EmptyTracer::detach(target);
     }
     Result<void> detach(const TargetProcess&) override { return {}; }
-
-  private:
-    AttachRung rung_;
 };
 
 class Memtrace : public Tracer {

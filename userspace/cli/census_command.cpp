@@ -1,6 +1,5 @@
 #include "cli/census_command.hpp"
 
-#include "base/log.hpp"
 #include "cli/collected_census.hpp"
 #include "cli/ending_signals.hpp"
 #include "cli/malloc_census.hpp"
@@ -51,11 +50,7 @@ int run_census_command(const Census& options) {
     if (options.interval_ns) hold_ending_signals();
     Options output_options;
     output_options.format = options.format;
-    auto output = Output::open(output_options);
-    const Result<void> outcome = output ? run_series(options, **output) : output.error();
-    if (outcome || (output && (*output)->is_closed_by_reader())) return 0;
-    log_error(outcome.error());
-    return static_cast<int>(outcome.error().status);
+    return write_to_output(output_options, [&](Output& output) { return run_series(options, output); });
 }
 
 }  // namespace memtrace

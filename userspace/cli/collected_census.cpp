@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <thread>
 #include <tuple>
 
+#include "base/clock.hpp"
 #include "processes/process.hpp"
 #include "runtimes/census.hpp"
 #include "runtimes/go_heap_profile.hpp"
@@ -36,11 +36,9 @@ Result<HeapCensus> take_census(const Census& options) {
 }
 
 CensusRecord empty_record(const Census& options, std::string collector) {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
     const auto process = read_process(options.pid);
     CensusRecord record;
-    record.time_unix_ns = static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+    record.time_unix_ns = unix_now_ns();
     record.pid = options.pid;
     record.comm = process ? process->comm : "";
     record.collector = std::move(collector);

@@ -50,7 +50,7 @@ std::string placement_text(const ProcessPlan& plan) {
 std::string runtimes_text(const ProcessPlan& plan) {
     static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> known = {
         {{"libjvm.so", "Java: its heap is not seen, only what native code allocates"},
-         {"libgc.so", "Boehm GC: its heap is not seen"},
+         {"libgc.so", "Boehm GC: a block is live until a collection has found it dead"},
          {"libcoreclr.so", ".NET: its heap is not seen, only what native code allocates"},
          {"libmono", "Mono: its heap is not seen, only what native code allocates"},
          {"libpython", "Python: small objects are in arenas of its own (PYTHONMALLOC=malloc shows each)"},

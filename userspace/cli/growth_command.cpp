@@ -151,17 +151,12 @@ Result<void> check_growth_options(const Options& options) {
 }  // namespace
 
 int run_growth_command(const Options& options) {
-    Result<void> outcome = check_growth_options(options);
-    if (!outcome) {
-        log_error(outcome.error());
-        return static_cast<int>(outcome.error().status);
+    if (const Result<void> right = check_growth_options(options); !right) {
+        log_error(right.error());
+        return static_cast<int>(right.error().status);
     }
     hold_ending_signals();
-    auto output = Output::open(options);
-    outcome = output ? run(options, **output) : output.error();
-    if (outcome || (output && (*output)->is_closed_by_reader())) return 0;
-    log_error(outcome.error());
-    return static_cast<int>(outcome.error().status);
+    return write_to_output(options, [&](Output& output) { return run(options, output); });
 }
 
 }  // namespace memtrace

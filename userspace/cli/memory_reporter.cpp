@@ -12,10 +12,6 @@ namespace {
 /// Where there are many processes their memory would take longer to read than the report may.
 constexpr uint64_t longest_ns = 100'000'000;
 
-constexpr size_t index_of(MemoryKind kind) {
-    return static_cast<size_t>(kind);
-}
-
 /// Growth of each kind.
 using Changes = std::array<int64_t, memory_kinds>;
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/log.hpp"
 #include "formats/list.hpp"
 
 namespace memtrace {
@@ -113,6 +114,14 @@ Result<void> Output::write(const Record& record) {
 
 bool Output::is_closed_by_reader() const {
     return buffer_.error_number() == EPIPE;
+}
+
+int write_to_output(const Options& options, const std::function<Result<void>(Output&)>& run) {
+    const auto output = Output::open(options);
+    const Result<void> outcome = output ? run(**output) : output.error();
+    if (outcome || (output && (*output)->is_closed_by_reader())) return 0;
+    log_error(outcome.error());
+    return static_cast<int>(outcome.error().status);
 }
 
 }  // namespace memtrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <streambuf>
@@ -52,5 +53,9 @@ class Output {
     std::string name_;
     std::unique_ptr<Writer> writer_;
 };
+
+/// Opens the output of `options` and lets `run` write to it. The exit status; what went wrong has been said, and a
+/// reader that has gone is nothing wrong.
+int write_to_output(const Options& options, const std::function<Result<void>(Output&)>& run);
 
 }  // namespace memtrace

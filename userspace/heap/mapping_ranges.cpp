@@ -3,23 +3,9 @@
 #include <iterator>
 
 #include "heap/mappings.hpp"
+#include "heap/page_range.hpp"
 
 namespace memtrace {
-namespace {
-
-constexpr uint64_t page_bytes = 4096;
-
-/// End of the range of an event; its start where it is none.
-uint64_t end_of(const mt_mapping_event& event) {
-    uint64_t end = 0;
-    const uint64_t most_bytes = UINT64_MAX - page_bytes;
-    if (event.size_bytes > most_bytes) return event.address;
-    const uint64_t size_bytes = (event.size_bytes + page_bytes - 1) / page_bytes * page_bytes;
-    return __builtin_add_overflow(event.address, size_bytes, &end) ? event.address : end;
-}
-
-}  // namespace
-
 /// shmdt(2) takes all that is left of what one shmat mapped, and nothing else (ipc/shm.c, ksys_shmdt).
 void MappingLedger::begin_detach(Space& space, const mt_mapping_event& event) {
     std::vector<std::pair<uint64_t, uint64_t>> ranges;
@@ -42,9 +28,9 @@ void MappingLedger::begin_detach(Space& space, const mt_mapping_event& event) {
 }
 
 void MappingLedger::protect(Space& space, const mt_mapping_event& event) {
-    const uint64_t end = end_of(event);
+    const PageRange range = whole_pages(event.address, event.size_bytes);
     const bool is_reserved = event.protection == 0;  // PROT_NONE
-    for (TakenPiece& piece : cut(space, event.address, end)) {
+    for (TakenPiece& piece : cut(space, range.start, range.end)) {
         const uint64_t size_bytes = piece.end - piece.start;
         if (piece.is_reserved != is_reserved && piece.origin.is_counted()) {
             const MappingParts before = parts_of(piece.origin, piece.is_reserved, size_bytes);
@@ -55,7 +41,7 @@ void MappingLedger::protect(Space& space, const mt_mapping_event& event) {
         piece.is_reserved = is_reserved;
         fill(space, piece);
     }
-    join_pieces(space, event.address, end);
+    join_pieces(space, range.start, range.end);
 }
 
 /// Programs protect and unprotect the same ranges over and over: what is one piece again is kept as one.
@@ -80,12 +66,12 @@ void MappingLedger::join_pieces(Space& space, uint64_t start, uint64_t end) {
 }
 
 void MappingLedger::discard(Space& space, const mt_mapping_event& event) {
-    const uint64_t end = end_of(event);
-    auto piece = space.pieces.upper_bound(event.address);
+    const PageRange range = whole_pages(event.address, event.size_bytes);
+    auto piece = space.pieces.upper_bound(range.start);
     if (piece != space.pieces.begin()) --piece;
-    for (; piece != space.pieces.end() && piece->first < end; ++piece) {
-        const uint64_t from = std::max(piece->first, event.address);
-        const uint64_t to = std::min(piece->second.end, end);
+    for (; piece != space.pieces.end() && piece->first < range.end; ++piece) {
+        const uint64_t from = std::max(piece->first, range.start);
+        const uint64_t to = std::min(piece->second.end, range.end);
         if (from < to && space.mappings.at(piece->second.mapping).is_counted())
             space.totals.discarded_bytes += to - from;
     }

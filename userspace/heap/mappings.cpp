@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "heap/page_range.hpp"
+
 namespace memtrace {
 namespace {
 
@@ -19,32 +21,14 @@ constexpr uint32_t map_hugetlb = 0x40000;
 constexpr uint32_t map_huge_shift = 26;
 constexpr uint32_t map_huge_mask = 0x3f;
 constexpr uint32_t mremap_dontunmap = 4;
-constexpr uint64_t page_bytes = 4096;
 constexpr size_t most_earlier_ranges = 65536;
 constexpr uint64_t default_huge_page_bytes = 2 << 20;
-
-struct Range {
-    uint64_t start = 0;
-    uint64_t end = 0;
-    uint64_t size() const { return end - start; }
-};
 
 /// Page size that mmap(2) rounds a length up to.
 uint64_t page_bytes_of_map(uint32_t map_flags) {
     if ((map_flags & map_hugetlb) == 0) return page_bytes;
     const uint32_t encoded = (map_flags >> map_huge_shift) & map_huge_mask;
     return encoded == 0 ? default_huge_page_bytes : uint64_t{1} << encoded;
-}
-
-/// Whole pages from `address`; empty for what the kernel refuses anyway (unaligned, or past the end of the address
-/// space).
-Range whole_pages(uint64_t address, uint64_t size_bytes, uint64_t page = page_bytes) {
-    uint64_t rounded = 0;
-    uint64_t end = 0;
-    if (address % page_bytes != 0 || __builtin_add_overflow(size_bytes, page - 1, &rounded)) return {};
-    rounded -= rounded % page;
-    if (__builtin_add_overflow(address, rounded, &end)) return {};
-    return {address, end};
 }
 
 MappingBacking backing_of(uint32_t map_flags) {
@@ -122,7 +106,7 @@ uint64_t MappingLedger::object_of(const SharedMapping& shared) {
 
 void MappingLedger::map(Space& space, const mt_mapping_event& event, bool caller_is_allocator,
                         const SharedMapping& shared) {
-    const Range range = whole_pages(event.address, event.size_bytes, page_bytes_of_map(event.map_flags));
+    const PageRange range = whole_pages(event.address, event.size_bytes, page_bytes_of_map(event.map_flags));
     unmap(space, cut(space, range.start, range.end));
     Source source{event.site, event.header.time_ns, object_of(shared), shared.offset};
     source.backing = backing_of(event.map_flags);
@@ -134,7 +118,7 @@ void MappingLedger::map(Space& space, const mt_mapping_event& event, bool caller
 }
 
 void MappingLedger::begin_unmap(Space& space, const mt_mapping_event& event, bool caller_is_allocator) {
-    const Range range = whole_pages(event.address, event.size_bytes);
+    const PageRange range = whole_pages(event.address, event.size_bytes);
     Call call{MT_EVENT_UNMAP, event.header.time_ns, false, cut(space, range.start, range.end)};
     uint64_t known_bytes = 0;
     for (const TakenPiece& piece : call.pieces)
@@ -156,7 +140,7 @@ void MappingLedger::undo_unmap(Space& space, const Call& call) {
 }
 
 void MappingLedger::begin_remap(Space& space, const mt_mapping_event& event) {
-    const Range range = whole_pages(event.old_address, event.old_size_bytes);
+    const PageRange range = whole_pages(event.old_address, event.old_size_bytes);
     // Still counted as live: whether mremap gives it back is known when it has ended.
     space.calls[event.header.tid] = {MT_EVENT_REMAP, event.header.time_ns, false, cut(space, range.start, range.end)};
 }
@@ -165,8 +149,8 @@ void MappingLedger::begin_remap(Space& space, const mt_mapping_event& event) {
 /// or MREMAP_DONTUNMAP, Linux 5.7) the whole new one is added.
 void MappingLedger::finish_remap(Space& space, const mt_mapping_event& event, const Call& call,
                                  bool caller_is_allocator) {
-    const Range old_range = whole_pages(event.old_address, event.old_size_bytes);
-    const Range new_range = whole_pages(event.address, event.size_bytes);
+    const PageRange old_range = whole_pages(event.old_address, event.old_size_bytes);
+    const PageRange new_range = whole_pages(event.address, event.size_bytes);
     const bool old_range_stays = old_range.size() == 0 || (event.map_flags & mremap_dontunmap) != 0;
     // Without the event of its entry (lost), what it took is still in the ledger.
     const std::vector<TakenPiece> taken =

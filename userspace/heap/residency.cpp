@@ -6,10 +6,6 @@
 namespace memtrace {
 namespace {
 
-constexpr size_t index_of(MemoryKind kind) {
-    return static_cast<size_t>(kind);
-}
-
 MemoryKind kind_of(const KnownRange& range) {
     if (range.use == MappingUse::allocator) return MemoryKind::heap;
     return range.use == MappingUse::stack ? MemoryKind::stacks : MemoryKind::mappings;

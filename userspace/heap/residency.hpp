@@ -24,6 +24,10 @@ enum class MemoryKind : uint8_t {
     unknown,
 };
 constexpr size_t memory_kinds = 7;
+/// Its place in an array of memory_kinds.
+constexpr size_t index_of(MemoryKind kind) {
+    return static_cast<size_t>(kind);
+}
 
 /// Resident bytes by MemoryKind.
 struct MemoryByKind {

@@ -38,10 +38,8 @@ class SizeTable {
         const auto add_one = [&](const ChunkSizeSums& sums) {
             if (sums.chunk_bytes == 0) return;
             ChunkSizeSums& own = at(sums.chunk_bytes);
-            own.in_use.chunks += sums.in_use.chunks;
-            own.in_use.size_bytes += sums.in_use.size_bytes;
-            own.free.chunks += sums.free.chunks;
-            own.free.size_bytes += sums.free.size_bytes;
+            own.in_use += sums.in_use;
+            own.free += sums.free;
         };
         std::ranges::for_each(other.small_, add_one);
         for (const auto& [size, sums] : other.large_)
@@ -161,14 +159,10 @@ bool ArenaCensus::take() {
 }
 
 void ArenaCensus::add_to(GlibcCensus& census, SizeTable& sizes) const {
-    const auto add = [](ChunkSum& to, const ChunkSum& from) {
-        to.chunks += from.chunks;
-        to.size_bytes += from.size_bytes;
-    };
-    add(census.in_use, figures_.in_use);
-    add(census.thread_cached, figures_.thread_cached);
-    add(census.fast, figures_.fast);
-    add(census.binned, figures_.binned);
+    census.in_use += figures_.in_use;
+    census.thread_cached += figures_.thread_cached;
+    census.fast += figures_.fast;
+    census.binned += figures_.binned;
     census.top_bytes += figures_.top_bytes;
     census.head_bytes += figures_.head_bytes;
     census.resident_free_bytes += figures_.resident_free_bytes;
@@ -235,12 +229,6 @@ Result<GlibcCensus> take_glibc_census(const GlibcMalloc& malloc, pid_t pid) {
     census.sizes = sizes.sorted();
     add_mapped(malloc, pid, census);
     return census;
-}
-
-std::optional<uint64_t> allocator_retained_bytes(pid_t pid) {
-    const auto census = take_glibc_census(pid);
-    if (!census) return std::nullopt;
-    return census->resident_free_bytes;
 }
 
 }  // namespace memtrace

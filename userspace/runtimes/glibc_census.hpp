@@ -23,6 +23,11 @@ struct ChunkSum {
         ++chunks;
         size_bytes += chunk_bytes;
     }
+    ChunkSum& operator+=(const ChunkSum& other) {
+        chunks += other.chunks;
+        size_bytes += other.size_bytes;
+        return *this;
+    }
     friend bool operator==(const ChunkSum&, const ChunkSum&) = default;
 };
 
@@ -65,8 +70,5 @@ struct GlibcCensus {
 Result<GlibcCensus> take_glibc_census(pid_t pid);
 /// The same of a malloc that was found in `pid`.
 Result<GlibcCensus> take_glibc_census(const GlibcMalloc& malloc, pid_t pid);
-
-/// What the process's malloc holds in memory and has not given out; none where that cannot be read. Takes as long.
-std::optional<uint64_t> allocator_retained_bytes(pid_t pid);
 
 }  // namespace memtrace

@@ -17,8 +17,10 @@ void Tracer::forget_owners(const std::vector<uint32_t>& owners) {
     const std::set<uint32_t> forgotten(owners.begin(), owners.end());
     for (const auto& [pid, target] : targets_.all())
         std::erase_if(targets_.find(pid)->owners, [&](uint32_t owner) { return forgotten.contains(owner); });
-    for (const uint32_t owner : owners)
+    for (const uint32_t owner : owners) {
         ended_by_exec_.erase(owner);
+        resynced_.erase(owner);
+    }
     forgotten_owners_.insert(forgotten_owners_.end(), owners.begin(), owners.end());
 }
 

@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "processes/loaded_files.hpp"
@@ -153,7 +155,8 @@ Snapshot Tracer::read_snapshot(BlockDetail detail) {
 }
 
 std::string Tracer::type_name(pid_t pid, uint32_t type) const {
-    return go_heaps_.type_name(pid, type).value_or(collected_heaps_.type_name(pid, type));
+    auto name = go_heaps_.type_name(pid, type);
+    return name ? *std::move(name) : collected_heaps_.type_name(pid, type);
 }
 
 /// Where mapping events of an address space were lost, what it has mapped is asked of the kernel. What still waits in
@@ -265,6 +268,7 @@ void Tracer::forget(pid_t pid) {
     for (const uint32_t owner : owners) {
         mapping_ledger_.end_owner(owner);
         ended_by_exec_.erase(owner);
+        resynced_.erase(owner);
     }
     forgotten_owners_.insert(forgotten_owners_.end(), owners.begin(), owners.end());
     collected_heaps_.forget(pid);
