@@ -226,7 +226,7 @@ static __always_inline void leave_reallocate(struct thread* thread, struct mt_ow
         call->flags &= ~CALL_HOLDS_BLOCK;
         if (gave_back)
             record_free(owner, thread->owner, call->address, &held, call->row);
-        else if (!put_block(MT_BLOCK_KEY(thread->owner, call->address), &held)) {
+        else if (!put_block(MT_BLOCK_KEY(thread->owner, call->address), &held, 0)) {
             add_free(owner, &held);
             count(owner, MT_COUNT_BLOCKS_LIVE_TABLE_FULL);
         }

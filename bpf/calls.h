@@ -86,6 +86,11 @@ static inline int call_slot_is_intact(const struct call* call, mt_u64 slot, mt_u
 
 /* The newest call named (sp, row), as index + 1; 0 if there is none. */
 static inline mt_u32 calls_find(const struct calls* calls, mt_u64 sp, mt_u32 row) {
+    /* Most often the one that was made last. */
+    mt_u32 top = calls->depth - 1;
+    if (top < MT_MAX_CALLS && calls->stack[top & (MT_MAX_CALLS - 1)].sp == sp &&
+        calls->stack[top & (MT_MAX_CALLS - 1)].row == row)
+        return top + 1;
     for (mt_u32 index = MT_MAX_CALLS; index > 0; index--) {
         const struct call* call = &calls->stack[(index - 1) & (MT_MAX_CALLS - 1)];
         if (index <= calls->depth && call->sp == sp && call->row == row) return index;
@@ -107,7 +112,7 @@ static inline mt_u32 calls_find_returning(const struct calls* calls, mt_u64 sp, 
 
 /* Takes out the call at `index`; newer ones move down. */
 static inline void calls_remove(struct calls* calls, mt_u32 index) {
-    for (mt_u32 to = 0; to + 1 < MT_MAX_CALLS; to++)
+    for (mt_u32 to = 0; index + 1 < calls->depth && to + 1 < MT_MAX_CALLS; to++)
         if (to >= index && to + 1 < calls->depth) calls->stack[to] = calls->stack[to + 1];
     if (calls->depth > 0) calls->depth--;
 }

@@ -61,5 +61,8 @@ mt_u32 raw_sites_given = 0;
 mt_u32 forks_followed = 0;
 /* Losses that have no owner: more than MT_MAX_OWNERS address spaces, no memory for an owner or a thread. */
 mt_u64 owners_not_recorded = 0;
+/* A tick of the kernel, counted from its start, and a time in it: of the last block that read the clock. */
+mt_u64 last_tick = 0;
+mt_u64 last_tick_ns = 0;
 /* Blocks in live_overflow, so that a look-up knows when it need not ask there. */
 long long overflow_blocks = 0;

@@ -49,11 +49,27 @@ __noinline int take_block(u64 key, struct held_block* held) {
     return true;
 }
 
-/* Puts a block into the table; false when neither a slot nor the overflow table has room. */
-__noinline int put_block(u64 key, const struct held_block* held) {
+/* As take_block, and says which of the slots behind the key's hash is the first that is free, if one is: one look at
+ * the slots for both. */
+__noinline int take_stale_block(u64 key, struct held_block* held, u32* free_step) {
+    if (!held || !free_step) return false;
+    u32 first = MT_FIRST_SLOT(key);
+    u64 keys = 0;
+    for (u32 step = MT_LIVE_WINDOW; step > 0; step--) {
+        const struct mt_block* block = slot_at(first, step - 1);
+        if (!block) continue;
+        if (block->key == 0) *free_step = step - 1;
+        keys |= (u64)(block->key == key);
+    }
+    return keys || overflow_blocks > 0 ? take_block(key, held) : false;
+}
+
+/* Puts a block into the table; false when neither a slot from `from_step` on nor the overflow table has room. */
+__noinline int put_block(u64 key, const struct held_block* held, u32 from_step) {
     if (!held) return false;
     u32 first = MT_FIRST_SLOT(key);
     for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
+        if (step < from_step) continue;
         struct mt_block* block = slot_at(first, step);
         if (!block || block->key != 0) continue;
         if (__sync_val_compare_and_swap(&block->key, 0, MT_BLOCK_BUSY) != 0) continue;
@@ -111,6 +127,19 @@ static __always_inline void add_free(struct mt_owner* owner, const struct held_b
 
 __noinline int leave_ghost(struct mt_owner* owner, u64 key); /* inheritance.h */
 
+/* To the kernel's tick, 1 to 10 ms: the exact clock, which costs as much as a tenth of the walk, is read once a tick. A
+ * collector compares the time with its own, and blocks that were born at one address, of which children hold some, are
+ * told apart by it: theirs is exact. */
+static __always_inline u64 birth_time_ns(const struct mt_owner* owner, u32 row) {
+    u64 tick = bpf_jiffies64();
+    if (tick == last_tick && !owner->holders && !is_collected(row)) return last_tick_ns;
+    u64 now_ns = bpf_ktime_get_ns();
+    last_tick_ns = now_ns;
+    /* Later, so that the tick is not known before its time. */
+    __sync_lock_test_and_set(&last_tick, tick);
+    return now_ns;
+}
+
 /* Records a new block at `site` (0: the owner's "stack unknown"). A block that is still there has an unseen free, or it
  * was collected. */
 static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64 address, const struct call* call,
@@ -118,7 +147,8 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
     u64 key = MT_BLOCK_KEY(serial, address);
     struct held_block stale = {};
     if (owner->holders && is_collected(call->row)) leave_ghost(owner, key);
-    if (take_block(key, &stale)) {
+    u32 free_step = 0;
+    if (take_stale_block(key, &stale, &free_step)) {
         add_free(owner, &stale);
         if (!is_collected(call->row)) count(owner, MT_COUNT_FREES_MISSED);
     }
@@ -129,14 +159,14 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
     }
     u64 size_bytes = call->size_bytes;
     struct held_block block = {.size_bytes = size_bytes,
-                               .birth_ns = bpf_ktime_get_ns(),
+                               .birth_ns = birth_time_ns(owner, call->row),
                                .site = site ? site : owner->fallback_site,
                                .forks = owner->forks,
                                .sampling_mean_bytes = call->sampling_mean_bytes};
     /* Summed before it can be found: a racing free must never be summed first. */
     add_allocation(&block, 1);
     __sync_fetch_and_add(&owner->live_blocks, 1);
-    if (!put_block(key, &block)) {
+    if (!put_block(key, &block, free_step)) {
         add_allocation(&block, -1);
         __sync_fetch_and_add(&owner->live_blocks, -1);
         count(owner, MT_COUNT_BLOCKS_LIVE_TABLE_FULL);

@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 #include "nesting.h"
+#include "stack_memo.h"
 #include "stacks.h"
 #include "targets.h"
 
@@ -23,11 +24,18 @@
 /* Takes the stack of the returning call and finds its site. A delegated call's stack is its delegate's. */
 static __always_inline u32 site_of_return(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
                                           const struct call* call) {
-    if (call->flags & CALL_KEEPS_RETURN_ADDRESS)
-        walk_stack(thread, call->return_address, call->sp + 8, call->frame_pointer);
-    else
-        walk_stack(thread, instruction_pointer(ctx), stack_pointer(ctx), frame_pointer(ctx));
-    return find_site(thread, owner, call->row);
+    struct walk_start start = {.caller = instruction_pointer(ctx),
+                               .stack_pointer = stack_pointer(ctx),
+                               .frame_pointer = frame_pointer(ctx),
+                               .row = call->row};
+    /* Read before the branch, which clang would else make of their addresses: "dereference of modified ctx ptr". */
+    asm volatile("" : "+r"(start.caller), "+r"(start.stack_pointer), "+r"(start.frame_pointer));
+    if (call->flags & CALL_KEEPS_RETURN_ADDRESS) {
+        start.caller = call->return_address;
+        start.stack_pointer = call->sp + 8;
+        start.frame_pointer = call->frame_pointer;
+    }
+    return site_of_stack(thread, owner, &start);
 }
 
 static __always_inline bool changes_mappings(u32 operation) {

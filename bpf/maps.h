@@ -47,6 +47,13 @@ struct pc_cache {
     struct known_pc entries[MT_PC_CACHE_ENTRIES];
 };
 
+/* A walk that depends on more words, or on anything else, is not remembered. */
+#define MEMO_WORDS 64
+#define NOT_NOTED 0xffffu
+/* thread->frame_pointer_at where it is no address: of the walk's start, or a constant. */
+#define FRAME_POINTER_OF_START 0
+#define FRAME_POINTER_IS_CONSTANT 1
+
 /* State of one thread of a target. Below 8 KB: Linux 7.3 refuses larger task storage. */
 struct thread {
     u64 mm; /* the address space that `owner` stands for */
@@ -76,9 +83,14 @@ struct thread {
     u32 next_code_mapping;
     struct code_mapping code_mappings[CODE_MAPPINGS];
     struct mapping_search
-        search;  /* here, since all functions of a program share 512 bytes of stack before Linux 6.13 */
-    u64 place;   /* of pc: hash of file and offset, 48 bits */
-    u64 hash[2]; /* of the places of all frames */
+        search;              /* here, since all functions of a program share 512 bytes of stack before Linux 6.13 */
+    u64 place;               /* of pc: hash of file and offset, 48 bits */
+    u64 hash[2];             /* of the places of all frames */
+    u64 walk_start;          /* stack pointer where the walk began */
+    u64 frame_pointer_at;    /* stack word that frame_pointer was read from; or FRAME_POINTER_* */
+    u32 needs_frame_pointer; /* 1: the walk depends on the frame pointer that it began with */
+    u32 noted_words;         /* on which the walk depends; or NOT_NOTED */
+    u16 noted_offsets[MEMO_WORDS]; /* of them, in words above walk_start */
     u64 window[WINDOW_BYTES / 8];
 };
 
@@ -133,6 +145,37 @@ struct {
     __type(key, int);
     __type(value, struct thread);
 } threads SEC(".maps");
+
+/* A stack that a thread was seen with, and its call site; see stack_memo.h. */
+struct stack_memo {
+    u64 caller; /* where the walk began, and the registers there */
+    u64 stack_pointer;
+    u64 frame_pointer;
+    u32 owner;
+    u32 row;
+    u32 code_generation; /* of the owner, then */
+    u32 site;            /* 0: the stack has only been met */
+    u32 word_count;
+    u32 size_bytes; /* of the stack, up to the last of the words */
+    u32 needs_frame_pointer;
+    u16 changes;             /* how often the words were others, as a measure of what is not worth while */
+    u16 rest;                /* walks until it is tried again */
+    u16 offsets[MEMO_WORDS]; /* of the words, in words above stack_pointer; and the words */
+    u64 words[MEMO_WORDS];
+};
+
+#define STACK_MEMOS 8
+struct stack_memos {
+    struct stack_memo memos[STACK_MEMOS];
+};
+
+/* Thread -> stacks that it was seen with; the kernel frees it with the thread. No memory: its stacks are walked. */
+struct {
+    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, int);
+    __type(value, struct stack_memos);
+} stack_memos SEC(".maps");
 
 /* Serials and indices of call sites that were given back by the user side, the first to be given again first. */
 struct {

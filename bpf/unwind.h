@@ -17,6 +17,26 @@
 /* Return probes pending on one thread that are looked through for the address behind a trampoline. */
 #define MAX_RETURN_INSTANCES 64
 
+/* The walk depends on the stack word at `address`: whoever finds the same words walks the same way. */
+static __always_inline void note_word(struct thread* thread, u64 address) {
+    u64 offset = address - thread->walk_start;
+    u32 index = thread->noted_words;
+    if (index >= MEMO_WORDS || offset >= WINDOW_BYTES || (offset & 7)) {
+        thread->noted_words = NOT_NOTED;
+        return;
+    }
+    thread->noted_offsets[index] = offset / 8;
+    thread->noted_words = index + 1;
+}
+
+/* The walk depends on the frame pointer, that is, on where it came from. */
+static __always_inline void note_frame_pointer(struct thread* thread) {
+    if (thread->frame_pointer_at == FRAME_POINTER_OF_START)
+        thread->needs_frame_pointer = 1;
+    else if (thread->frame_pointer_at != FRAME_POINTER_IS_CONSTANT)
+        note_word(thread, thread->frame_pointer_at);
+}
+
 static __always_inline void add_frame(struct thread* thread, u64 return_address) {
     u32 index = thread->frame_count;
     if (index >= MT_MAX_FRAMES) return;
@@ -64,8 +84,11 @@ static __always_inline long stop_walk(struct thread* thread, u32 reason) {
 static __always_inline long enter_caller(struct thread* thread, u64 slot, u64 cfa, u64 frame_pointer) {
     u64 return_address;
     if (!read_stack_word(thread, slot, &return_address)) return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
-    if (return_address == thread->trampoline && return_address)
+    note_word(thread, slot);
+    if (return_address == thread->trampoline && return_address) {
         return_address = address_behind_trampoline(return_address, slot);
+        thread->noted_words = NOT_NOTED;
+    }
     if (return_address < LOWEST_CODE_ADDRESS) return 1;
     if (cfa <= thread->stack_pointer) return stop_walk(thread, MT_SITE_STACK_NO_PROGRESS);
     if (thread->frame_count >= max_stack) return stop_walk(thread, folds_stacks ? 0 : MT_SITE_STACK_TRUNCATED);
@@ -105,6 +128,7 @@ __noinline int is_frame_of_other_stack(struct thread* thread, u64 frame) {
  * data on the stack: then this is where the walk ends. */
 __noinline int walk_by_frame_pointer(struct thread* thread) {
     if (!thread) return 1;
+    thread->noted_words = NOT_NOTED;
     u64 frame = thread->frame_pointer, caller_frame;
     /* A thread starts with rbp 0 (System V AMD64 ABI, 3.4.1). */
     if (frame == 0) return 1;
@@ -120,6 +144,7 @@ __noinline int walk_by_frame_pointer(struct thread* thread) {
 
 __noinline int walk_signal_frame(struct thread* thread) {
     if (!thread) return 1;
+    thread->noted_words = NOT_NOTED;
     u64 sp = thread->stack_pointer, interrupted_sp, interrupted_pc, frame_pointer;
     if (!read_word(sp + SIGNAL_FRAME_RBP, &frame_pointer) || !read_word(sp + SIGNAL_FRAME_RSP, &interrupted_sp) ||
         !read_word(sp + SIGNAL_FRAME_RIP, &interrupted_pc))
@@ -136,8 +161,10 @@ __noinline int walk_signal_frame(struct thread* thread) {
 static __always_inline bool find_cfa(struct thread* thread, const struct mt_unwind_rule* rule, u64* cfa) {
     bool is_rbp = rule->cfa_kind == MT_CFA_RBP || rule->cfa_kind == MT_CFA_AT_RBP;
     u64 address = (is_rbp ? thread->frame_pointer : thread->stack_pointer) + (s64)rule->cfa_offset;
+    if (is_rbp) note_frame_pointer(thread);
     *cfa = address;
     if (rule->cfa_kind == MT_CFA_RSP || rule->cfa_kind == MT_CFA_RBP) return true;
+    note_word(thread, address);
     if (!read_stack_word(thread, address, cfa)) return false;
     *cfa += (s64)rule->cfa_addend;
     return true;
@@ -155,11 +182,16 @@ __noinline int walk_by_dictionary(struct thread* thread, u32 index) {
     if (!find_cfa(thread, rule, &cfa)) return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
     if (rule->rbp_kind == MT_RBP_AT_CFA || rule->rbp_kind == MT_RBP_AT_RBP) {
         u64 from = rule->rbp_kind == MT_RBP_AT_CFA ? cfa : thread->frame_pointer;
-        if (!read_stack_word(thread, from + (s64)rule->rbp_offset, &frame_pointer))
+        if (rule->rbp_kind == MT_RBP_AT_RBP) note_frame_pointer(thread);
+        thread->frame_pointer_at = from + (s64)rule->rbp_offset;
+        if (!read_stack_word(thread, thread->frame_pointer_at, &frame_pointer))
             return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
     }
     /* An odd value: no step by frame pointer can start from it. */
-    if (rule->rbp_kind == MT_RBP_UNKNOWN) frame_pointer = 1;
+    if (rule->rbp_kind == MT_RBP_UNKNOWN) {
+        frame_pointer = 1;
+        thread->frame_pointer_at = FRAME_POINTER_IS_CONSTANT;
+    }
     return enter_caller(thread, cfa - 8, cfa, frame_pointer);
 }
 
@@ -182,8 +214,12 @@ static __always_inline long walk_by_plain_rule(struct thread* thread, u32 rule) 
     u64 base = rule & MT_UNWIND_BASE_RBP ? thread->frame_pointer : thread->stack_pointer;
     u64 cfa = base + 8 * (rule & MT_UNWIND_CFA_MASK), frame_pointer = thread->frame_pointer;
     u32 saved = rule >> MT_UNWIND_RBP_SHIFT & MT_UNWIND_RBP_MASK;
-    if (saved && !read_stack_word(thread, cfa - 8 * (saved + 1), &frame_pointer))
-        return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
+    if (rule & MT_UNWIND_BASE_RBP) note_frame_pointer(thread);
+    if (saved) {
+        thread->frame_pointer_at = cfa - 8 * (saved + 1);
+        if (!read_stack_word(thread, thread->frame_pointer_at, &frame_pointer))
+            return stop_walk(thread, MT_SITE_STACK_UNREADABLE);
+    }
     return enter_caller(thread, cfa - 8, cfa, frame_pointer);
 }
 
@@ -221,6 +257,10 @@ static __always_inline void begin_walk(struct thread* thread, u64 caller, u64 sp
     thread->stack_pointer = sp;
     thread->frame_pointer = frame;
     thread->trampoline = return_trampoline();
+    thread->walk_start = sp;
+    thread->frame_pointer_at = FRAME_POINTER_OF_START;
+    thread->needs_frame_pointer = 0;
+    thread->noted_words = 0;
 }
 
 /* Fills thread->frames: `caller`, then its callers up to where the thread started. `sp` and `frame` are the registers

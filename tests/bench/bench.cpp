@@ -25,15 +25,16 @@ namespace {
 
 constexpr std::array shapes = {Shape{6, 0}, Shape{22, 0}, Shape{22, 4096}, Shape{22, 1u << 17}};
 constexpr std::string_view usage =
-    "bench [--rounds N] [--attach session|multi|perf] [--json FILE]\n"
+    "bench [--rounds N] [--attach session|multi|perf] [--json FILE] [--program python3|g++|perl|redis]\n"
     "Nanoseconds for one malloc(64) and its free in a tight loop without a tracer, with empty probes, under memtrace "
     "and "
-    "under memtrace --sample 512K; what real programs take; how long links take.\n";
+    "under memtrace --sample 512K; what real programs take; how long links take. --program: that one program only.\n";
 
 struct Settings {
     uint32_t rounds = 15;
     std::optional<AttachRung> rung;
     std::string json_path;
+    std::string program;  // this one only; empty: the whole bench
 };
 
 Result<Settings> parse_settings(const std::vector<std::string>& arguments) {
@@ -43,9 +44,11 @@ Result<Settings> parse_settings(const std::vector<std::string>& arguments) {
         const std::string& value = arguments[index + 1];
         if (name == "--rounds") settings.rounds = static_cast<uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
         if (name == "--json") settings.json_path = value;
+        if (name == "--program") settings.program = value;
         for (const AttachRung rung : {AttachRung::session, AttachRung::multi, AttachRung::perf})
             if (name == "--attach" && value == rung_name(rung)) settings.rung = rung;
-        const bool is_known = name == "--rounds" || name == "--json" || (name == "--attach" && settings.rung);
+        const bool is_known =
+            name == "--rounds" || name == "--json" || name == "--program" || (name == "--attach" && settings.rung);
         if (!is_known) return Error{name, "unknown, or a wrong value", "--help shows the options", ExitStatus::usage};
     }
     if (arguments.size() % 2 != 0 || settings.rounds == 0)
@@ -167,8 +170,17 @@ Result<void> print_reports(TargetProcess& target, AttachRung rung) {
     return {};
 }
 
+Result<void> run_program(const Settings& settings, AttachRung rung) {
+    const auto measured = measure_programs(MEMTRACE_BUILD_DIR "/memtrace", rung, settings.rounds, settings.program);
+    if (!measured) return measured.error();
+    if (measured->empty()) return Error{settings.program, "not a program of the bench, or not installed"};
+    print_programs(*measured);
+    return {};
+}
+
 Result<void> run(const Settings& settings) {
     const AttachRung rung = settings.rung ? *settings.rung : best_rung();
+    if (!settings.program.empty()) return run_program(settings, rung);
     Result<TargetProcess> target = TargetProcess::start(MEMTRACE_BUILD_DIR "/tests/bench/bench_target");
     if (!target) return target.error();
     std::vector<std::unique_ptr<Tracer>> tracers;

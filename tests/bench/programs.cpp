@@ -32,7 +32,7 @@ struct Program {
 
 const std::string python_script = R"(
 import json
-for size in range(60):
+for size in range(240):
     kept = [bytearray(n * 7) for n in range(400)]
     text = json.dumps([{'name': str(n) * 5, 'values': list(range(n % 20))} for n in range(60)])
     back = json.loads(text)
@@ -59,12 +59,12 @@ std::vector<Program> programs() {
         "-t set,lpush,lpop,sadd,hset >/dev/null",
         socket);
     return {
-        {"python3", {"python3", "-c", python_script}, ""},
+        {"python3", {"/usr/bin/python3", "-c", python_script}, ""},
         {"g++",
          {output_of("g++ -print-prog-name=cc1plus"), "-quiet", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE",
           "-O1", MEMTRACE_SOURCE_DIR "/tests/bench/unwind/compiled.cpp", "-o", "/dev/null"},
          ""},
-        {"perl", {"perl", "-e", perl_script}, ""},
+        {"perl", {"/usr/bin/perl", "-e", perl_script}, ""},
         {"redis", {"redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", "/tmp"}, load},
     };
 }
@@ -176,9 +176,10 @@ double elapsed_ms(std::chrono::steady_clock::time_point since) {
 }  // namespace
 
 Result<std::vector<ProgramMeasurement>> measure_programs(const std::string& memtrace_path, AttachRung rung,
-                                                         uint32_t rounds) {
+                                                         uint32_t rounds, std::string_view only) {
     std::vector<ProgramMeasurement> measurements;
-    const std::vector<Program> all = programs();
+    std::vector<Program> all = programs();
+    if (!only.empty()) std::erase_if(all, [&](const Program& program) { return program.name != only; });
     for (const Program& program : all)
         measurements.push_back({program.name, {}, {}, {}});
     for (uint32_t round = 0; round < rounds; ++round)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -19,9 +20,10 @@ struct ProgramMeasurement {
     std::vector<double> memtrace_seconds;
 };
 
-/// Programs that are not installed are left out. `memtrace_path` is the program as people run it.
+/// Programs that are not installed are left out, and so are others than `only`, where it is one. `memtrace_path` is the
+/// program as people run it.
 Result<std::vector<ProgramMeasurement>> measure_programs(const std::string& memtrace_path, AttachRung rung,
-                                                         uint32_t rounds);
+                                                         uint32_t rounds, std::string_view only = {});
 
 /// How long links take with the probes of the C library on one target, in milliseconds, the slowest of `rounds`.
 struct LinkTimes {

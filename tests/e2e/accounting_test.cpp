@@ -1,7 +1,9 @@
 // Exactly-once accounting on every rung of attaching: each workload runs case by case, and after each the report must
 // equal the truth that the program prints about itself.
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -121,6 +123,33 @@ TEST_CASE("a vfork child shares the parent's blocks where it is seen, and is tol
 
 TEST_CASE("the program's own mappings are counted to the byte", "[e2e][accounting][kernels]") {
     check_on_every_rung({"mapping_cases"});
+}
+
+TEST_CASE("a stack that differs only far up is another call site, whatever was there before", "[e2e][kernels]") {
+    on_every_rung([](const std::string& rung) {
+        INFO(rung);
+        Workload workload(workload_path("stack_cases"), {"the_same_place_from_other_callers"});
+        Memtrace memtrace(on_demand(rung, workload.pid()));
+        memtrace.wait_attached();
+        const Json truth = workload.go();
+        const Json report = memtrace.report();
+        check_truth(truth, report);
+        int64_t allocations = 0;
+        for (const auto& [caller, size_bytes] :
+             {std::pair("first_caller", 101), {"second_caller", 102}, {"third_caller", 103}, {"fourth_caller", 104}})
+            for (const Json& site : report.at("sites")) {
+                const Json& frames = site.at("frames");
+                const auto is_caller = [name = Json(caller)](const Json& frame) {
+                    return frame.at("function") == name;
+                };
+                if (std::none_of(frames.begin(), frames.end(), is_caller)) continue;
+                INFO(caller);
+                CHECK(site.at("allocated_bytes") == site.at("allocations").get<int64_t>() * size_bytes);
+                allocations += site.at("allocations").get<int64_t>();
+            }
+        CHECK(allocations == truth.at("allocations"));
+        CHECK(memtrace.stop().status == 0);
+    });
 }
 
 TEST_CASE("one call site allocates more than 2^24 times", "[.][slow][e2e]") {

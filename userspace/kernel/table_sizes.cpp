@@ -40,7 +40,8 @@ TableSizes Session::table_sizes() const {
     // Half full is what the table is made for (session.cpp, configure).
     sizes.max_live_blocks = bpf_map__max_entries(skeleton_->maps.live_blocks) / 2;
     sizes.bytes_a_live_block = static_cast<double>(live_bytes) / sizes.max_live_blocks;
-    sizes.bytes_a_thread = bpf_map__value_size(skeleton_->maps.threads);
+    sizes.bytes_a_thread =
+        bpf_map__value_size(skeleton_->maps.threads) + bpf_map__value_size(skeleton_->maps.stack_memos);
     return sizes;
 }
 
