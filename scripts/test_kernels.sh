@@ -30,7 +30,7 @@ count_of() {
 # Linux 5.10 lacks what memtrace needs, and it says so with status 69.
 refuse_old_kernel() {
   local status=0
-  scripts/run_in_kernel.sh "$1" 'build/memtrace -p 1 1 1' >"$log" 2>&1 || status=$?
+  scripts/run_in_kernel.sh "$1" 'build/memtrace -p 1 1s 1' >"$log" 2>&1 || status=$?
   if [ "$status" = 125 ]; then skipped=$((skipped + 1)); say "$1: skipped, it could not be had"; return; fi
   if [ "$status" = 69 ] && grep --quiet 'Linux 6.1 or newer' "$log"; then
     passed=$((passed + 1))
