@@ -71,7 +71,8 @@ __noinline int end_go_sample(struct thread* thread, struct mt_owner* owner, u32 
 
 /* A call may return on another thread than it was made on, and on a stack that was moved: it is known by its goroutine.
  * What the allocator calls of itself is inside. */
-__noinline int enter_go_allocation(struct thread* thread, struct mt_owner* owner, struct go_call* call, u64 goroutine) {
+__noinline int enter_go_allocation(struct thread* thread, struct mt_owner* owner, const struct go_call* call,
+                                   u64 goroutine) {
     if (!thread || !owner || !call) return 0;
     struct go_call_key key = {.goroutine = goroutine, .owner = thread->owner};
     struct go_call* known = bpf_map_lookup_elem(&go_calls, &key);
@@ -80,8 +81,10 @@ __noinline int enter_go_allocation(struct thread* thread, struct mt_owner* owner
         count(owner, MT_COUNT_CALLS_SUPPRESSED);
         return 0;
     }
-    call->owner_seen_ns = owner->first_seen_ns;
-    if (bpf_map_update_elem(&go_calls, &key, call, BPF_ANY)) count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
+    /* Linux 6.1 takes no value from memory that a global function was given ("R3 type=mem expected=fp"). */
+    struct go_call entered = *call;
+    entered.owner_seen_ns = owner->first_seen_ns;
+    if (bpf_map_update_elem(&go_calls, &key, &entered, BPF_ANY)) count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
     return 0;
 }
 

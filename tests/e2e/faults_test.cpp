@@ -83,6 +83,45 @@ void fail_system_calls(uint64_t stride) {
     CHECK(workload.quit(0) == 0);
 }
 
+Finished run_without_memory(const std::string& failing, pid_t target, const std::string& calls_path) {
+    std::vector<std::string> arguments = one_report(target);
+    arguments.front() = MEMTRACE_BUILD_DIR "/tests/memtrace_without_memory";
+    arguments.insert(arguments.begin(), {"timeout", "--signal=KILL", "10"});
+    return run_to_end(arguments, {"MEMTRACE_TEST_FAILS=" + failing, "MEMTRACE_TEST_CALLS=" + calls_path});
+}
+
+/// Every `stride`th allocation of a session of one report fails: alone, or with all that come after it.
+void fail_allocations(uint64_t stride) {
+    require_root();
+    const TemporaryDirectory directory;
+    const std::string calls_path = directory.path() / "calls";
+    const std::set<std::string> before = bpf_objects();
+    Workload workload(workload_path("libc_cases"), {"malloc_lives"});
+    const Finished whole = run_without_memory("0", workload.pid(), calls_path);
+    INFO(whole.errors);
+    REQUIRE(whole.status == 0);
+    const uint64_t calls = std::stoull(file_text(calls_path));
+    REQUIRE(calls > 10'000);
+    if (stride == 0) stride = calls / 2 + 1;
+    bool has_failed = false;
+    for (uint64_t index = 1; index < calls; index += stride) {
+        for (const std::string after : {"", "+"}) {
+            const Finished run = run_without_memory(std::to_string(index) + after, workload.pid(), calls_path);
+            INFO("allocation " << index << after << " of " << calls << ", status " << run.status << "\n" << run.errors);
+            CHECK((run.status == 0 || run.status == 1));
+            if (run.status != 0) check_says_why(run.errors);
+            if (run.status == 0) CHECK_THAT(run.output, ContainsSubstring("final report"));
+            has_failed |= run.status != 0;
+            const std::string state = process_state(workload.pid());
+            REQUIRE((state == "S" || state == "R"));
+        }
+    }
+    CHECK(has_failed);
+    CHECK(bpf_objects_left(before).empty());
+    CHECK(changed_code(workload.pid()).empty());
+    CHECK(workload.quit(0) == 0);
+}
+
 /// Runs `shell`, in which $0 is memtrace and $1 the pid of a target.
 Finished run_in_shell(const std::string& shell, pid_t pid) {
     return run_to_end({"sh", "-c", shell, memtrace_path(), std::to_string(pid)});
@@ -104,6 +143,15 @@ TEST_CASE("some system calls that fail, each in a session of its own", "[e2e][fa
 TEST_CASE("every system call that fails, each in a session of its own", "[.slow]") {
     const char* stride = std::getenv("MEMTRACE_TEST_FAULT_STRIDE");
     fail_system_calls(stride != nullptr ? std::stoull(stride) : 1);
+}
+
+TEST_CASE("some allocations that fail, each in a session of its own", "[e2e][faults]") {
+    fail_allocations(0);
+}
+
+TEST_CASE("every allocation that fails, each in a session of its own", "[.slow]") {
+    const char* stride = std::getenv("MEMTRACE_TEST_FAULT_STRIDE");
+    fail_allocations(stride != nullptr ? std::stoull(stride) : 1);
 }
 
 TEST_CASE("tables that the kernel has no memory for", "[e2e][faults]") {

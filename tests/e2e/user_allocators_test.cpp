@@ -65,6 +65,14 @@ TEST_CASE("a pool on malloc counts at the pool when memtrace is told of it", "[e
     });
 }
 
+TEST_CASE("what leaf functions keep below the stack pointer around a nop stays", "[e2e][allocators]") {
+    on_every_rung([](const std::string& rung) {
+        const std::vector<std::string> options = {"--alloc", "inside_get:size=arg0", "--alloc", "first_get:size=arg0",
+                                                  "--free",  "inside_put:ptr=arg0"};
+        check_cases({workload_path("red_zone_cases"), {}, {}, options, true}, rung);
+    });
+}
+
 TEST_CASE("a pool in a library is found by the library's name", "[e2e][allocators]") {
     const std::string name = "libworkload_pool.so";
     for (const std::string& file : {name, workload_path(name)}) {

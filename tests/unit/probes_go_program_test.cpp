@@ -80,3 +80,28 @@ TEST_CASE("a damaged table of Go functions is read within its bounds", "[runtime
         if (const auto program = GoProgram::parse(good.substr(0, size), "program")) (void)program->find("main.second");
     SUCCEED();
 }
+
+TEST_CASE("one long name for all functions does not make memory of a table grow", "[runtimes]") {
+    constexpr size_t names = 72;
+    constexpr size_t functions = names + 4096;
+    constexpr uint32_t count = 10'000;
+    constexpr uint32_t data = 8 * count + 4;  // behind the entries
+    std::string table = made_table(0xfffffff1).substr(0, names);
+    put<uint64_t>(table, 8, count);
+    put<uint64_t>(table, 64, functions);
+    table.resize(functions, 'x');
+    for (uint32_t number = 0; number < count; ++number) {
+        put<uint32_t>(table, functions + size_t{8} * number, 16 * number);
+        put<uint32_t>(table, functions + size_t{8} * number + 4, data);
+    }
+    put<uint32_t>(table, functions + data - 4, 16 * count);
+    put<uint64_t>(table, functions + data, 0);
+    const size_t table_bytes = table.size();
+    const auto program = GoProgram::parse(std::move(table), "program");
+    REQUIRE(program);
+    size_t bytes = 0;
+    for (const GoProgram::Function& function : program->functions_starting_with(""))
+        bytes += function.name.size();
+    CHECK(bytes > 0);
+    CHECK(bytes <= table_bytes);
+}

@@ -65,6 +65,22 @@ TEST_CASE("a ring of arenas that does not close is not followed for ever", "[gli
     CHECK(!malloc.arenas());
 }
 
+TEST_CASE("a thread's arena whose top is in no heap has no regions", "[glibc]") {
+    GlibcImage main(1 << 16);
+    const GlibcMalloc malloc = main.finish();
+    const std::unique_ptr<uint64_t, void (*)(void*)> heap(
+        static_cast<uint64_t*>(std::aligned_alloc(glibc_heap_alignment, glibc_heap_alignment)), &std::free);
+    std::fill_n(heap.get(), 512, 0);
+    uint64_t* arena = heap.get() + 6;  // behind the heap's head
+    const auto address = reinterpret_cast<uint64_t>(arena);
+    for (size_t bin = 0; bin < 127; ++bin)
+        arena[14 + 2 * bin] = arena[15 + 2 * bin] = address + 96 + 16 * bin;
+    arena[12] = 0x1000;         // top
+    arena[270] = main.arena();  // next
+    REQUIRE(malloc.arena(address));
+    CHECK(!malloc.regions(address));
+}
+
 TEST_CASE("the parameters of malloc are known by their relations", "[glibc]") {
     const bool has_gap = GENERATE(false, true);
     auto words = parameters(0x5000'1000, has_gap);

@@ -46,6 +46,15 @@ void install_last_resort() {
     std::set_terminate(end_by_exception);
 }
 
+namespace {
+
+/// Objects of namespace scope, those of libraries too, allocate before main.
+[[gnu::constructor(102)]] void install_before_main() {
+    install_last_resort();
+}
+
+}  // namespace
+
 void reserve_standard_streams() {
     // Writing to what is open for reading only is EBADF, and so is the other way round.
     for (const auto& [stream, access] :

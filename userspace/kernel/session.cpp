@@ -128,6 +128,11 @@ void hand_over(EventSink& sink, const void* data) {
     }
 }
 
+Error rung_error(AttachRung rung) {
+    return {std::string("cannot attach by ") + std::string(rung_name(rung)), "this kernel does not have it",
+            "leave --attach out", ExitStatus::kernel_lacks_feature};
+}
+
 }  // namespace
 
 Session::Session() = default;
@@ -157,10 +162,13 @@ Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& option
     if (!session->skeleton_) return log.explain(errno);
     choose_programs(*session->skeleton_, rung);
     configure(*session->skeleton_, options, rung);
-    if (const int error = memtrace_bpf__load(session->skeleton_.get()); error != 0) return log.explain(-error);
-    if (!kernel_has_rung(rung))
-        return Error{std::string("cannot attach by ") + std::string(rung_name(rung)), "this kernel does not have it",
-                     "leave --attach out", ExitStatus::kernel_lacks_feature};
+    if (const int error = memtrace_bpf__load(session->skeleton_.get()); error != 0) {
+        Error refusal = log.explain(-error);
+        // A verifier that does not know a rung may refuse the programs for it for some other reason.
+        const bool is_for_rung = refusal.status == ExitStatus::kernel_lacks_feature && !kernel_has_rung(rung);
+        return is_for_rung && rung != AttachRung::perf ? rung_error(rung) : std::move(refusal);
+    }
+    if (!kernel_has_rung(rung)) return rung_error(rung);
     if (auto mapped = session->map_tables(); !mapped) return std::move(mapped).error();
     // Only a matter of speed: what cannot be touched now is touched later.
     (void)bpf_prog_test_run_opts(bpf_program__fd(session->skeleton_->progs.touch_live_table), nullptr);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "probes/instructions.hpp"
+#include "probes/uprobe_instructions.hpp"
 
 namespace memtrace {
 namespace {
@@ -80,6 +81,7 @@ std::optional<Placement> place_go_probe(std::span<const uint8_t> bytes) {
         offset = instruction.end();
     }
     if (!code.decode(0, instruction)) return std::nullopt;
+    if (uprobe_handling(instruction.bytes) == UprobeHandling::replaced) return std::nullopt;
     return Placement{
         .offset = 0, .is_emulated = false, .instruction = ZydisMnemonicGetString(instruction.decoded.mnemonic)};
 }

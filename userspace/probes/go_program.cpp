@@ -59,7 +59,8 @@ std::optional<Value> GoProgram::value_at(uint64_t offset) const {
 
 Result<GoProgram> GoProgram::read(const ElfFile& file) {
     elf_version(EV_CURRENT);
-    const std::unique_ptr<Elf, int (*)(Elf*)> elf(elf_begin(file.fd(), ELF_C_READ_MMAP, nullptr), &elf_end);
+    // Not mapped: the file may shrink meanwhile.
+    const std::unique_ptr<Elf, int (*)(Elf*)> elf(elf_begin(file.fd(), ELF_C_READ, nullptr), &elf_end);
     return read(elf.get(), file.name());
 }
 
@@ -111,9 +112,15 @@ std::optional<GoProgram::Function> GoProgram::find(std::string_view name) const 
 
 std::vector<GoProgram::Function> GoProgram::functions_starting_with(std::string_view prefix) const {
     std::vector<Function> functions;
-    for (uint64_t number = 0; number < function_count_; ++number)
-        if (auto found = function(number); found && found->name.starts_with(prefix))
-            functions.push_back(std::move(*found));
+    // The names of an honest table are a small part of it; a hostile one has one long name for all its functions.
+    size_t bytes_left = table_.size();
+    for (uint64_t number = 0; number < function_count_; ++number) {
+        auto found = function(number);
+        if (!found || !found->name.starts_with(prefix)) continue;
+        if (found->name.size() > bytes_left) break;
+        bytes_left -= found->name.size();
+        functions.push_back(std::move(*found));
+    }
     return functions;
 }
 

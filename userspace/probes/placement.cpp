@@ -35,8 +35,8 @@ bool is_argument(ZydisRegister whole_register, uint32_t argument_registers) {
     return false;
 }
 
-/// Whether an instruction changes what a probe behind it reads. A store by rsp counts too: it may go below the stack
-/// pointer, where the call that Linux 6.18 puts in the place of a 5-byte nop would overwrite it.
+/// Whether an instruction changes what a probe behind it reads. A store by rsp counts too: it may overwrite the return
+/// address.
 bool spoils(const Instruction& instruction, uint32_t argument_registers) {
     for (const ZydisDecodedOperand& operand : instruction.all_operands()) {
         if ((operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) == 0) continue;
@@ -85,13 +85,17 @@ std::string text_of(const Instruction& instruction, uint64_t function_vaddr) {
     return text.data();
 }
 
-/// The first byte of the function, whatever instruction is there.
+/// The first instruction of the function that is not replaced, whatever it is.
 std::optional<Placement> place_at_start(const Code& code, uint64_t function_vaddr) {
     Instruction instruction;
-    if (!code.decode(0, instruction)) return std::nullopt;
-    const UprobeHandling handling = uprobe_handling(instruction.bytes);
+    UprobeHandling handling = UprobeHandling::replaced;
+    for (uint64_t offset = 0; handling == UprobeHandling::replaced; offset = instruction.end()) {
+        if (!code.decode(offset, instruction)) return std::nullopt;
+        handling = uprobe_handling(instruction.bytes);
+    }
     if (handling == UprobeHandling::refused) return std::nullopt;
-    return Placement{0, handling == UprobeHandling::emulated, text_of(instruction, function_vaddr)};
+    if (instruction.offset > 0 && instruction.end() > first_branch_target(code)) return std::nullopt;
+    return Placement{instruction.offset, handling == UprobeHandling::emulated, text_of(instruction, function_vaddr)};
 }
 
 }  // namespace

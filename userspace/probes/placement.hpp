@@ -23,9 +23,11 @@ struct Placement {
 
 /// The first instruction that the kernel emulates (Linux 6.18, arch/x86/kernel/uprobes.c) in the straight line from the
 /// function's first byte on which rsp still points to the return address and the argument registers hold the
-/// arguments; so a return probe may go there as well. Without one: the first byte, stepped. None if the first byte is
-/// the start of no instruction that can carry a probe. `code` is the function's bytes, whole if possible: branches in
-/// it are looked at so that no loop or jump can pass a probe without a call, or skip it.
+/// arguments; so a return probe may go there as well. Without one: the first instruction, stepped. Never a 5-byte nop,
+/// for which Linux 6.18 puts a call that overwrites what a leaf function keeps below the stack pointer, and leaves a
+/// mapping in the target: such nops at the start are passed. None if that leads to no instruction that can carry a
+/// probe. `code` is the function's bytes, whole if possible: branches in it are looked at so that no loop or jump can
+/// pass a probe without a call, or skip it.
 std::optional<Placement> place_probe(std::span<const uint8_t> code, uint64_t function_vaddr,
                                      const PlacementRules& rules);
 

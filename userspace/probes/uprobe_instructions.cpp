@@ -31,6 +31,9 @@ Encoding split(std::span<const uint8_t> instruction) {
     return encoding;
 }
 
+/// The nop that is as long as a call with a relative target: can_optimize().
+constexpr size_t replaced_nop_bytes = 5;
+
 /// x86_nops[length] of arch/x86/include/asm/nops.h; those of more than 8 bytes have a refused prefix.
 bool is_kernel_nop(std::span<const uint8_t> instruction) {
     constexpr std::array<std::array<uint8_t, 8>, 6> nops = {{
@@ -70,6 +73,7 @@ UprobeHandling uprobe_handling(std::span<const uint8_t> instruction) {
     const Encoding encoding = split(instruction);
     if (encoding.opcode.empty() || encoding.has_bad_prefix || is_refused_opcode(encoding.opcode))
         return UprobeHandling::refused;
+    if (is_kernel_nop(instruction) && instruction.size() == replaced_nop_bytes) return UprobeHandling::replaced;
     if (is_kernel_nop(instruction) || is_emulated_push(encoding, instruction.size())) return UprobeHandling::emulated;
     if (encoding.opcode[0] == 0x90) {
         // The kernel takes `xchg %r8,%rax` for a nop.

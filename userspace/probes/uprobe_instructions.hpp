@@ -11,6 +11,7 @@ enum class UprobeHandling : uint8_t {
     emulated,  // in the trap itself
     stepped,   // out of line, with a second trap
     refused,   // the probe cannot be attached
+    replaced,  // emulated; after its first hit, since Linux 6.18, a call stands in its place (int3_update, "nop5")
 };
 
 /// `instruction` is exactly the bytes of one valid instruction. Older kernels step the nops of 3 bytes and more, which

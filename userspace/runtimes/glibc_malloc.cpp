@@ -132,10 +132,11 @@ std::optional<GlibcArena> GlibcMalloc::arena(uint64_t address) const {
 
 std::optional<std::vector<uint64_t>> GlibcMalloc::arenas() const {
     std::vector<uint64_t> addresses;
+    std::unordered_set<uint64_t> seen;
     uint64_t address = main_arena_;
     do {
         const auto found = arena(address);
-        if (!found || addresses.size() == max_arenas) return std::nullopt;
+        if (!found || addresses.size() == max_arenas || !seen.insert(address).second) return std::nullopt;
         addresses.push_back(address);
         address = found->next;
     } while (address != main_arena_);
@@ -215,7 +216,7 @@ std::optional<std::vector<GlibcRegion>> GlibcMalloc::regions(uint64_t address) c
         heap = info.previous;
     }
     std::ranges::reverse(regions);
-    if (regions.front().heap != first_heap) return std::nullopt;
+    if (regions.empty() || regions.front().heap != first_heap) return std::nullopt;
     return regions;
 }
 
