@@ -81,7 +81,9 @@ __noinline int enter_go_allocation(struct thread* thread, struct mt_owner* owner
         return 0;
     }
     call->owner_seen_ns = owner->first_seen_ns;
-    if (bpf_map_update_elem(&go_calls, &key, call, BPF_ANY)) count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
+    /* Linux 6.1 takes no value from there: "R3 type=mem expected=fp, pkt, pkt_meta, map_key, map_value". */
+    struct go_call value = *call;
+    if (bpf_map_update_elem(&go_calls, &key, &value, BPF_ANY)) count(owner, MT_COUNT_BLOCKS_CALLS_FULL);
     return 0;
 }
 
