@@ -114,7 +114,7 @@ static __always_inline bool note_arguments(struct thread* thread, struct mt_owne
     if (row->operation == MT_OP_ALLOCATE_OUT) call->address = read_argument(ctx, row->out_argument);
     if (row->old_argument) call->address = read_argument(ctx, row->old_argument);
     if (row->operation == MT_OP_REALLOCATE || row->operation == MT_OP_RESIZE) take_old_block(thread, owner, call);
-    return !changes_mappings(row->operation) || note_mapping(thread, owner, call, ctx, row->operation);
+    return !changes_mappings(row->operation) || note_mapping_call(thread, owner, call, ctx, row->operation);
 }
 
 /* Would the kernel drop the return of this call, or, because the thread has changed to a stack above one on which a

@@ -18,6 +18,7 @@ enum call_flags {
     CALL_RETURNS_BY_INSTRUCTION = 32, /* its return is seen at a return instruction of its own code */
     CALL_NOT_SAMPLED = 256,           /* its block is not recorded */
     CALL_OF_ALLOCATOR = 512,          /* a mapping's, made inside an allocator's call */
+    CALL_IS_SYSTEM_CALL = 1024,       /* a mapping's, not by a function that is probed */
     CALL_THROWS = 128,                /* ... or it failed: it will try again, or be left by an exception */
     CALL_ENDED_BY_JUMP =
         64, /* ... or it went on where that is not seen, unless an allocator function is entered there */

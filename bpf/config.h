@@ -5,6 +5,8 @@
 
 /* The table of allocators; a probe's cookie is the index. */
 const volatile struct mt_row rows[MT_MAX_ROWS];
+/* By enum mt_operation: the row of that system call, 0: it has none. */
+const volatile mt_u32 system_call_rows[MT_MAX_OPERATIONS];
 /* Frames recorded of one stack, 1 to MT_MAX_FRAMES. */
 const volatile mt_u32 max_stack = MT_MAX_FRAMES;
 /* 1: stacks are wanted no longer than that (--depth). */

@@ -95,6 +95,7 @@ static __always_inline bool emit_mapping_event(u32 type, u32 owner, const struct
     event->map_flags = call->map_flags;
     event->caller = caller;
     event->flags = call->flags & CALL_OF_ALLOCATOR ? MT_MAPPING_OF_ALLOCATOR : 0;
+    if (call->flags & CALL_IS_SYSTEM_CALL) event->flags |= MT_MAPPING_BY_SYSTEM_CALL;
     event->reserved = 0;
     bpf_ringbuf_submit(event, 0);
     return true;

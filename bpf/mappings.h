@@ -87,15 +87,23 @@ static __always_inline bool note_break(struct call* call, u32 operation) {
     return call->size_bytes != call->address;
 }
 
-/* Remembers the arguments of a call that changes mappings, and tells what is going. False: its return says nothing. */
+/* Arguments of a call that changes mappings that no row names, by their positions. */
+struct mapping_arguments {
+    u64 second;
+    u64 third;
+    u64 fourth;
+};
+
+/* Remembers the arguments of a call that changes mappings, made at `caller`, and tells what is going. False: its return
+ * says nothing. */
 static __always_inline bool note_mapping(struct thread* thread, struct mt_owner* owner, struct call* call,
-                                         const struct pt_regs* ctx, u32 operation) {
+                                         const struct mapping_arguments* arguments, u32 operation, u64 caller) {
     struct mapped_range going = {call->address, call->size_bytes};
     u32 type = MT_EVENT_NONE;
-    if (operation == MT_OP_MAP || operation == MT_OP_PROTECT) call->protection = ctx->dx;
-    if (operation == MT_OP_MAP || operation == MT_OP_REMAP) call->map_flags = ctx->cx;
+    if (operation == MT_OP_MAP || operation == MT_OP_PROTECT) call->protection = arguments->third;
+    if (operation == MT_OP_MAP || operation == MT_OP_REMAP) call->map_flags = arguments->fourth;
     if (operation == MT_OP_ADVISE) {
-        call->map_flags = ctx->dx;
+        call->map_flags = arguments->third;
         if (!is_discard(call->map_flags)) return false;
     }
     if (operation == MT_OP_ATTACH) {
@@ -103,7 +111,7 @@ static __always_inline bool note_mapping(struct thread* thread, struct mt_owner*
         call->map_flags = MAP_SHARED;
     }
     if (operation == MT_OP_REMAP) {
-        call->old_size_bytes = going.size_bytes = ctx->si;
+        call->old_size_bytes = going.size_bytes = arguments->second;
         type = MT_EVENT_REMAP;
     }
     if (operation == MT_OP_UNMAP) type = MT_EVENT_UNMAP;
@@ -115,11 +123,17 @@ static __always_inline bool note_mapping(struct thread* thread, struct mt_owner*
         going = range_below_break(call);
         if (call->size_bytes < call->address) type = MT_EVENT_UNMAP;
     }
-    if (type == MT_EVENT_NONE) return true;
+    if (type != MT_EVENT_NONE) send_mapping(thread, owner, type, call, &going, 0, caller);
+    return true;
+}
+
+/* ... of a call whose return address stands at call->sp. */
+static __always_inline bool note_mapping_call(struct thread* thread, struct mt_owner* owner, struct call* call,
+                                              const struct pt_regs* ctx, u32 operation) {
+    struct mapping_arguments arguments = {.second = ctx->si, .third = ctx->dx, .fourth = ctx->cx};
     u64 caller = 0;
     read_word(call->sp, &caller);
-    send_mapping(thread, owner, type, call, &going, 0, caller);
-    return true;
+    return note_mapping(thread, owner, call, &arguments, operation, caller);
 }
 
 /* How the kernel side tells that what it told at entry did not happen; MT_EVENT_NONE: it told nothing. */
@@ -163,21 +177,24 @@ static __always_inline struct mapped_range range_of_success(const struct call* c
     return range;
 }
 
+/* The range of a call that failed: what it told at entry. */
+static __always_inline struct mapped_range range_of_failure(const struct call* call, u32 operation) {
+    struct mapped_range range = {call->address, call->size_bytes};
+    if (operation == MT_OP_REMAP) range.size_bytes = call->old_size_bytes;
+    return moves_break(operation) ? range_below_break(call) : range;
+}
+
+static __always_inline bool has_site(const struct call* call, u32 type) {
+    return (type == MT_EVENT_MAP || type == MT_EVENT_REMAP_DONE) && !(call->flags & CALL_OF_ALLOCATOR);
+}
+
 /* A call that changes mappings returns. */
 static __always_inline void leave_mapping(struct thread* thread, struct mt_owner* owner, const struct pt_regs* ctx,
                                           const struct call* call, u32 operation, u64 result) {
-    struct mapped_range range = {call->address, call->size_bytes};
-    u32 site = 0;
-    u32 type;
-    if (has_failed(operation, result)) {
-        type = type_of_failure(call, operation);
-        if (operation == MT_OP_REMAP) range.size_bytes = call->old_size_bytes;
-        if (moves_break(operation)) range = range_below_break(call);
-    } else {
-        type = type_of_success(call, operation);
-        range = range_of_success(call, operation, result);
-        bool has_site = type == MT_EVENT_MAP || type == MT_EVENT_REMAP_DONE;
-        if (has_site && !(call->flags & CALL_OF_ALLOCATOR)) site = site_of_return(thread, owner, ctx, call);
-    }
-    if (type != MT_EVENT_NONE) send_mapping(thread, owner, type, call, &range, site, instruction_pointer(ctx));
+    bool failed = has_failed(operation, result);
+    u32 type = failed ? type_of_failure(call, operation) : type_of_success(call, operation);
+    if (type == MT_EVENT_NONE) return;
+    struct mapped_range range = failed ? range_of_failure(call, operation) : range_of_success(call, operation, result);
+    u32 site = has_site(call, type) ? site_of_return(thread, owner, ctx, call) : 0;
+    send_mapping(thread, owner, type, call, &range, site, instruction_pointer(ctx));
 }

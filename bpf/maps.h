@@ -60,7 +60,8 @@ struct thread {
     u32 owner;
     u32 frame_count;
     struct calls calls;
-    u64 last_freed_address; /* by the last free that was the program's, and where its call stood */
+    struct call system_call; /* that changes mappings, from its entry to its exit; row 0: none that was seen */
+    u64 last_freed_address;  /* by the last free that was the program's, and where its call stood */
     u64 last_freed_sp;
     u64 shared_function; /* address of the probe whose hit the link for everybody counted last */
     struct sampler sampler;

@@ -7,6 +7,7 @@
 #include "accounting.h"
 #include "go.h"
 #include "kernel_types.h"
+#include "system_calls.h"
 #include "wanted.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -45,6 +46,17 @@ SEC("uprobe")
 int on_call_or_return(struct pt_regs* ctx) {
     if (instruction_pointer(ctx) == bpf_get_func_ip(ctx)) return enter_function(ctx);
     return leave_function(ctx);
+}
+
+/* syscalls:sys_enter_*, sys_exit_*: one program for all of them (system_calls.h). */
+SEC("tracepoint")
+int on_system_call(const struct system_call_event* event) {
+    return enter_system_call(event);
+}
+
+SEC("tracepoint")
+int on_system_call_return(const struct system_call_event* event) {
+    return leave_system_call(event);
 }
 
 /* sched_process_exec(task, old_pid, binprm): the old address space is gone. */

@@ -273,6 +273,16 @@ __noinline int walk_stack(struct thread* thread, u64 caller, u64 sp, u64 frame) 
     return 0;
 }
 
+/* ... from the instruction before which the thread stands, as in a system call; that is the first frame. */
+__noinline int walk_interrupted_stack(struct thread* thread, u64 pc, u64 sp, u64 frame) {
+    if (!thread) return 0;
+    begin_walk(thread, pc + 1, sp, frame);
+    thread->is_interrupted = 1;
+    add_frame(thread, pc);
+    bpf_loop(MT_MAX_FRAMES, walk_frame, &thread, 0);
+    return 0;
+}
+
 struct descent {
     struct thread* thread;
     u64 stack_pointer;

@@ -7,6 +7,7 @@
 
 enum mt_limits {
     MT_MAX_ROWS = 512,          /* rows of the table of allocators; a power of two */
+    MT_MAX_OPERATIONS = 32,     /* numbers of enum mt_operation are below it; a power of two */
     MT_MAX_FRAMES = 127,        /* frames of one stack */
     MT_MAX_CALLS = 16,          /* allocator calls in flight on one thread */
     MT_MAX_OWNERS = 8192,       /* address spaces that one session can tell apart at once; owner 0 is "none" */

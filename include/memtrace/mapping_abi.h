@@ -6,7 +6,8 @@
 
 /* mt_mapping_event.flags. */
 enum mt_mapping_flags {
-    MT_MAPPING_OF_ALLOCATOR = 1, /* made inside a call of an allocator's function, and without a call site */
+    MT_MAPPING_OF_ALLOCATOR = 1,   /* made inside a call of an allocator's function, and without a call site */
+    MT_MAPPING_BY_SYSTEM_CALL = 2, /* by the program's own system call; `caller` is behind its instruction */
 };
 
 struct mt_mapping_event {
@@ -19,7 +20,7 @@ struct mt_mapping_event {
     mt_u32 row;
     mt_u32 protection; /* MAP, PROTECT: PROT_* */
     mt_u32 map_flags;  /* MAP: MAP_*; REMAP*: MREMAP_*; DISCARD: MADV_* */
-    mt_u64 caller;     /* return address of the call */
+    mt_u64 caller;     /* return address of the call, or of the system call */
     mt_u32 flags;      /* enum mt_mapping_flags */
     mt_u32 reserved;
 };

@@ -86,6 +86,7 @@ struct Options {
     bool is_quiet = false;
     bool is_strict = false;  // a loss ends with status 1
 
+    bool sees_system_calls = false;            // that change mappings, also where libc's functions are probed
     std::vector<std::string> symbol_prefixes;  // malloc is also called PREFIXmalloc
     std::vector<UserFunction> user_functions;  // --alloc and --free, each symbol of a file once
     std::string allocators_path;               // a file with more of them; empty: none

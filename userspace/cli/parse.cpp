@@ -20,6 +20,11 @@
 namespace memtrace {
 namespace {
 
+template <typename Choices>
+auto choice_of(const Choices& choices) {
+    return [&choices](const std::string& text) { return parse_choice(text, choices); };
+}
+
 /// One command line. CLI11 hands over text; values are made and checked here: every complaint has the house's form.
 class CommandLine {
   public:
@@ -211,13 +216,9 @@ void CommandLine::add_report_options() {
     add_value("-o,--older", "MS", options_.older_ns, parse_age, "only blocks at least so old: 500, 10s, 5m")
         ->group(group);
     add_value("-T,--top", "N", options_.top, parse_top, "call sites of each kind (10; 0: all)")->group(group);
-    add_value(
-        "--sort", "KEY", options_.sort, [](const std::string& text) { return parse_choice(text, sort_orders); },
-        "live, count, growth, age or rate (live)")
+    add_value("--sort", "KEY", options_.sort, choice_of(sort_orders), "live, count, growth, age or rate (live)")
         ->group(group);
-    add_value(
-        "--by", "WHAT", options_.by, [](const std::string& text) { return parse_choice(text, report_scopes); },
-        "a report per process, tree, exe, cgroup, or all")
+    add_value("--by", "WHAT", options_.by, choice_of(report_scopes), "a report per process, tree, exe, cgroup, or all")
         ->group(group);
     add_flag("-a,--show-allocs", options_.shows_blocks, "each live block too")->group(group);
     add_flag("--resident", options_.shows_resident, "how much of the live blocks is in memory")->group(group);
@@ -240,9 +241,8 @@ void CommandLine::add_kernel_options() {
     add_value("--max-overhead", "SHARE", options_.max_overhead, parse_share, "of a core, as 5%: it samples, then ends")
         ->group(group);
     add_flag("--no-forecast", options_.predicts_cost, "start at once, do not count calls before", false)->group(group);
-    add_value(
-        "--attach", "HOW", options_.attach, [](const std::string& text) { return parse_choice(text, attach_choices); },
-        "session, multi or perf (the first that works)")
+    add_value("--attach", "HOW", options_.attach, choice_of(attach_choices),
+              "session, multi or perf (the first that works)")
         ->group(group);
     add_value("--max-stack", "N", options_.max_stack_frames, parse_up_to(MT_MAX_FRAMES), "frames of a stack (127)")
         ->group(group);
@@ -266,6 +266,8 @@ void CommandLine::add_kernel_options() {
 
 void CommandLine::add_allocator_options() {
     const std::string group = "Allocators";
+    add_flag("--system-calls", options_.sees_system_calls, "mmap, brk ... made without libc's functions too")
+        ->group(group);
     auto add_prefix = [this](const std::string& text) -> Result<void> {
         Result<void> outcome = check_symbol(text);
         if (outcome) options_.symbol_prefixes.push_back(text);
@@ -294,14 +296,9 @@ void CommandLine::add_allocator_options() {
 
 void CommandLine::add_output_options() {
     const std::string group = "Output";
-    add_value(
-        "--format", "FORMAT", options_.format,
-        [](const std::string& text) { return parse_choice(text, output_formats); }, "text or json (text)")
-        ->group(group);
+    add_value("--format", "FORMAT", options_.format, choice_of(output_formats), "text or json (text)")->group(group);
     add_value("--output", "FILE", options_.output_path, parse_path, "reports go to FILE (stdout)")->group(group);
-    add_value(
-        "--color", "WHEN", options_.color, [](const std::string& text) { return parse_choice(text, color_choices); },
-        "auto, always or never (auto)")
+    add_value("--color", "WHEN", options_.color, choice_of(color_choices), "auto, always or never (auto)")
         ->group(group);
     add_flag("-q,--quiet", options_.is_quiet, "errors and warnings only on stderr")->group(group);
     add_flag("--strict", options_.is_strict, "status 1 when anything was not recorded")->group(group);

@@ -18,6 +18,7 @@ SessionOptions session_options(const Options& options, const AllocatorTable& tab
                            .max_size_bytes = options.max_size_bytes,
                            .traces_blocks = options.traces_events,
                            .folds_stacks = options.depth > 0,
+                           .sees_system_calls = options.sees_system_calls,
                            .samples = options.sample_bytes.has_value() || options.max_overhead.has_value(),
                            .sampling_mean_bytes = options.sample_bytes.value_or(0)};
     // Where there is one process it may fill the tables.

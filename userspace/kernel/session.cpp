@@ -14,6 +14,7 @@
 
 #include "base/clock.hpp"
 #include "kernel/load_error.hpp"
+#include "kernel/system_calls.hpp"
 #include "kernel/tables.hpp"
 #include "kernel/unwind_tables.hpp"
 #include "kernel/uprobe_multi.hpp"
@@ -67,8 +68,11 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
          {skeleton.progs.on_cgroup_change, skeleton.progs.on_cgroup_made, skeleton.progs.on_cgroup_gone})
         bpf_program__set_autoload(program, !options.cgroups.empty());
     const auto rows = options.table->rows();
-    for (size_t row = 0; row < rows.size(); ++row)
+    for (size_t row = 0; row < rows.size(); ++row) {
         skeleton.rodata->rows[row] = rows[row].row;
+        if (rows[row].scope == RowScope::system_call)
+            skeleton.rodata->system_call_rows[rows[row].row.operation] = static_cast<mt_u32>(row);
+    }
     bpf_map__set_max_entries(skeleton.maps.live_blocks, slots);
     bpf_map__set_max_entries(skeleton.maps.live_overflow, std::max(options.max_live_blocks / 8, 1u));
     // Memory is taken for what is there only; an eighth of it would be for each bucket.
@@ -362,6 +366,15 @@ void Session::drain_events(EventSink& sink) {
     draining_ = {&sink, monotonic_now_ns()};
     ring_buffer__consume(ring_.get());
     draining_ = {};
+}
+
+Result<uint64_t> Session::see_system_calls() {
+    const uint64_t before_ns = time_of_system_call_ns();
+    auto probes = SystemCallProbes::attach(skeleton_->progs.on_system_call, skeleton_->progs.on_system_call_return);
+    if (!probes) return std::move(probes).error();
+    system_call_probes_ = std::make_unique<SystemCallProbes>(std::move(probes).value());
+    const uint64_t after_ns = time_of_system_call_ns();
+    return after_ns - std::min(after_ns, before_ns);
 }
 
 uint64_t Session::owners_not_recorded() const {

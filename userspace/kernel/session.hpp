@@ -30,6 +30,7 @@ struct ring_buffer;
 
 namespace memtrace {
 
+class SystemCallProbes;
 class UnwindTables;
 
 /// A control group by its directory and its id.
@@ -56,6 +57,7 @@ struct SessionOptions {
     std::vector<CgroupHandle> cgroups = {};       // whose processes do; MT_MAX_CGROUPS at most
     bool follows_children = false;                // of the targets that the kernel side makes
     bool traces_all = false;                      // whoever allocates becomes a target, but for this process
+    bool sees_system_calls = false;               // from the start, also where libc's functions are probed
     bool samples = false;                         // blocks are sampled, or may come to be (set_sampling_mean)
     uint32_t sampling_mean_bytes = 0;             // 0 and 1: every block is recorded
 };
@@ -131,6 +133,11 @@ class Session {
     /// Takes out of the live table what a collector has given back, and counts it as freed; a block whose address has
     /// been handed out again meanwhile stays.
     void release_collected(std::span<const Block> blocks);
+
+    /// From now on system calls of targets that change mappings are seen where no probed function makes them. What
+    /// that adds to each system call of any task in nanoseconds, measured on this process. Errors: not_privileged,
+    /// kernel_lacks_feature.
+    Result<uint64_t> see_system_calls();
 
     /// Code of `file` is walked by `table` from now on; see UnwindTables::add.
     Result<void> add_unwind_table(const mt_file& file, const UnwindTable& table, std::span<const CodeSegment> segments);
@@ -220,6 +227,7 @@ class Session {
     std::unique_ptr<ring_buffer, Deleter> ring_;
     std::unique_ptr<Tables> tables_;
     std::unique_ptr<UnwindTables> unwind_tables_;
+    std::unique_ptr<SystemCallProbes> system_call_probes_;
     std::set<uint64_t> doubted_ghosts_;  // of many forks, that had no ghost when they were last looked at
     Draining draining_;
 };

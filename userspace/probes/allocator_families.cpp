@@ -118,6 +118,16 @@ constexpr auto other_functions = std::to_array<AllocatorFunction>({
     {.family = "libc", .symbol = "shmat",    .name = "shmat",    .row = does(MT_OP_ATTACH,     {}), .kind = BlockKind::mapping},
     {.family = "libc", .symbol = "shmdt",    .name = "shmdt",    .row = does(MT_OP_DETACH,     {.old = 1}), .kind = BlockKind::mapping},
 
+    // System calls, where no function of libc makes them.
+    {.family = "kernel", .symbol = "mmap", .name = "mmap", .row = does(MT_OP_MAP,     {.size = 2}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+    {.family = "kernel", .symbol = "munmap", .name = "munmap", .row = does(MT_OP_UNMAP,   {.size = 2, .old = 1}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+    {.family = "kernel", .symbol = "mremap", .name = "mremap", .row = does(MT_OP_REMAP,   {.size = 3, .old = 1}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+    {.family = "kernel", .symbol = "brk", .name = "brk", .row = does(MT_OP_BREAK,   {.old = 1}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+    {.family = "kernel", .symbol = "mprotect", .name = "mprotect", .row = does(MT_OP_PROTECT, {.size = 2, .old = 1}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+    {.family = "kernel", .symbol = "madvise", .name = "madvise", .row = does(MT_OP_ADVISE,  {.size = 2, .old = 1}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+    {.family = "kernel", .symbol = "shmat", .name = "shmat", .row = does(MT_OP_ATTACH,  {}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+    {.family = "kernel", .symbol = "shmdt", .name = "shmdt", .row = does(MT_OP_DETACH,  {.old = 1}), .kind = BlockKind::mapping, .scope = RowScope::system_call},
+
     // operator delete has no row here: it ends in free, which does the work.
     {.family = "c++", .symbol = "_Znwm",                              .name = "operator new",   .row = does(MT_OP_DELEGATE, {.size = 1}), .scope = RowScope::callers_of_malloc},
     {.family = "c++", .symbol = "_ZnwmRKSt9nothrow_t",                .name = "operator new",   .row = does(MT_OP_DELEGATE, {.size = 1}), .scope = RowScope::callers_of_malloc},

@@ -31,6 +31,7 @@ bool applies(const AllocatorFunction& function, const FileAllocator& allocator, 
         case RowScope::callers_of_malloc:
             return !allocator.has_malloc;
         case RowScope::go_runtime:
+        case RowScope::system_call:
             return false;
         case RowScope::functions_of_a_user:
             return is_file(file, function.file);

@@ -19,6 +19,7 @@ enum class RowScope : uint8_t {
     everywhere,           // the name says whose it is: mallocx
     family,               // where the file's allocator is of the row's family: malloc
     callers_of_malloc,    // where the file has no malloc of its own: libstdc++'s operator new
+    system_call,          // not in files: the kernel's function of that name
     go_runtime,           // found by a Go program's own table of functions; a '*' in the symbol stands for anything
     functions_of_a_user,  // named on the command line; `file` may say where
 };

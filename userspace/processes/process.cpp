@@ -1,5 +1,6 @@
 #include "processes/process.hpp"
 
+#include <elf.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <vector>
@@ -174,6 +176,22 @@ std::optional<uint64_t> read_rss_bytes(pid_t pid) {
 std::optional<uint64_t> read_mapped_bytes(pid_t pid) {
     const auto bytes = read_statm_bytes(pid, 0);
     return bytes && *bytes > 0 ? bytes : read_statm_bytes(thread_with_memory(pid), 0);
+}
+
+std::optional<uint64_t> read_interpreter_base(pid_t pid) {
+    struct Entry {
+        uint64_t type;
+        uint64_t value;
+    };
+    const auto read = read_whole_file(proc_path(pid, "auxv"));
+    const auto* bytes = std::get_if<std::string>(&read);
+    if (bytes == nullptr) return std::nullopt;
+    for (size_t offset = 0; offset + sizeof(Entry) <= bytes->size(); offset += sizeof(Entry)) {
+        Entry entry{};
+        std::memcpy(&entry, bytes->data() + offset, sizeof entry);
+        if (entry.type == AT_BASE && entry.value != 0) return entry.value;
+    }
+    return std::nullopt;
 }
 
 }  // namespace memtrace

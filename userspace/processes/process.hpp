@@ -47,6 +47,10 @@ std::optional<uint64_t> read_rss_bytes(pid_t pid);
 /// All mappings of the process in bytes, touched or not; none when it has ended. Thread-safe.
 std::optional<uint64_t> read_mapped_bytes(pid_t pid);
 
+/// Where the program's interpreter, the dynamic linker, is mapped (AT_BASE, getauxval(3)); none: it has none, or the
+/// process has ended. Thread-safe.
+std::optional<uint64_t> read_interpreter_base(pid_t pid);
+
 /// "no such process" or "not privileged" as it follows from the errno of an access to /proc/PID; `what` names the
 /// thing.
 Error process_error(std::string what, int error_number);

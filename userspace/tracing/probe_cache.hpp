@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "probes/resolve.hpp"
@@ -20,6 +21,10 @@ struct ProbedFile {
     bool is_go = false;              // ... or it is a Go program
     bool has_malloc = false;         // ... and malloc itself: what other allocator functions do, it does by itself
     bool has_only_heap = false;      // ... and no mapping functions: its own mappings are the allocator's
+    bool has_mappings = false;       // it defines functions that change mappings
+    bool is_static = false;          // it is a program that loads no libraries
+    /// Code that belongs to the allocator, as file offsets from and to: of a Go program its runtime.
+    std::vector<std::pair<uint64_t, uint64_t>> allocator_code;
 };
 
 /// For one thread.

@@ -1,10 +1,12 @@
 // One process that is traced: plain data. Uses processes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "processes/mappings.hpp"
@@ -18,6 +20,22 @@ struct AllocatorMapping {
     bool has_collector = false;  // it collects garbage
     bool is_go = false;          // it is a Go program
     bool has_only_heap = false;  // what the file maps for itself is memory of its allocator
+    /// As file offsets: what is mapped there by system calls is memory of the allocator.
+    std::vector<std::pair<uint64_t, uint64_t>> allocator_code;
+
+    bool is_allocator_code(uint64_t address) const {
+        const uint64_t offset = address - mapping.start + mapping.file_offset;
+        const auto next = std::ranges::upper_bound(allocator_code, offset, {}, &std::pair<uint64_t, uint64_t>::second);
+        return next != allocator_code.end() && next->first <= offset;
+    }
+};
+
+/// Addresses from `start` to `end`.
+struct CodeRange {
+    uint64_t start = 0;
+    uint64_t end = 0;
+
+    bool contains(uint64_t address) const { return address >= start && address < end; }
 };
 
 /// One traced process.
@@ -25,7 +43,9 @@ struct Target {
     ProcessInfo process;
     std::set<std::string> families;  // of allocators that were found
     std::vector<AllocatorMapping> allocator_mappings;
-    std::vector<uint32_t> owners;  // its address spaces, oldest first
+    bool has_mapping_functions = false;       // its files have functions that change mappings, and these are probed
+    std::optional<CodeRange> dynamic_linker;  // empty: it has none; none: not looked for yet
+    std::vector<uint32_t> owners;             // its address spaces, oldest first
     std::optional<uint64_t> last_rss_bytes;
     std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
     uint64_t exited_ns = 0;             // CLOCK_MONOTONIC

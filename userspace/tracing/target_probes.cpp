@@ -16,8 +16,8 @@ namespace {
 
 Error no_allocator_error(const ProcessInfo& process, const std::vector<std::string>& looked_at) {
     return {process_name(process), "no allocator that can be traced",
-            fmt::format("looked for malloc and its family in {} mapped files: {}", looked_at.size(),
-                        fmt::join(looked_at, ", ")),
+            fmt::format("looked for malloc and its family in {} mapped files: {}; --system-calls shows what it maps",
+                        looked_at.size(), fmt::join(looked_at, ", ")),
             ExitStatus::no_allocator};
 }
 
@@ -44,8 +44,39 @@ Result<void> TargetProbes::attach_process(Target& target) {
         if (seen.insert(identity_of(mapping)).second) looked_at.push_back(mapping.path);
         if (auto attached = try_mapping(target, mapping); !attached) return attached;
     }
-    if (target.families.empty()) return no_allocator_error(target.process, looked_at);
+    if (target.families.empty() && !traces_mappings_alone_) return no_allocator_error(target.process, looked_at);
+    if (!target.has_mapping_functions) try_to_see_system_calls();
     return {};
+}
+
+Result<void> TargetProbes::see_system_calls() {
+    traces_mappings_alone_ = true;
+    return attach_system_calls();
+}
+
+Result<void> TargetProbes::attach_system_calls() {
+    if (sees_system_calls_) return {};
+    const auto price_ns = session_.see_system_calls();
+    if (!price_ns) return price_ns.error();
+    sees_system_calls_ = true;
+    constexpr auto text =
+        "system calls that change mappings are seen too; each system call of any process takes {} ns longer";
+    log_info(fmt::format(text, *price_ns) + " meanwhile, as measured now");
+    return {};
+}
+
+void TargetProbes::try_to_see_system_calls() {
+    if (cannot_see_system_calls_) return;
+    const auto seen = attach_system_calls();
+    cannot_see_system_calls_ = !seen;
+    if (!seen)
+        log_warning(seen.error().what + ": " + seen.error().why + "; memory that is mapped by them is unexplained");
+}
+
+/// A program that loads no libraries has libc's functions from the start or never.
+void TargetProbes::note_mapping_functions(Target& target, const ProbedFile& file) {
+    target.has_mapping_functions |= file.has_mappings;
+    if (file.is_static && file.has_heap && !file.has_mappings) try_to_see_system_calls();
 }
 
 Result<void> TargetProbes::attach_files(Target& target, const std::vector<std::string>& files) {
@@ -86,6 +117,8 @@ uint64_t TargetProbes::attach_child(const Target& parent, Target& child, const m
         child_armer_.take(parent.process.pid, child.process.pid, event.header.time_ns, event.header.owner);
     child.families = parent.families;
     child.allocator_mappings = parent.allocator_mappings;
+    child.has_mapping_functions = parent.has_mapping_functions;
+    child.dynamic_linker = parent.dynamic_linker;
     unwind_tables_.inherit(parent.process.pid, child.process.pid);
     return armed_ns;
 }
@@ -98,6 +131,7 @@ Result<void> TargetProbes::attach_file(Target& target, const FileIdentity& ident
     if (file.points.empty()) return {};
     if (auto attached = links_.attach(identity, fd, file, name, target.process.pid); !attached) return attached;
     if (file.has_heap) target.families.insert(file.families.begin(), file.families.end());
+    note_mapping_functions(target, file);
     return {};
 }
 
@@ -116,9 +150,11 @@ Result<void> TargetProbes::try_mapping(Target& target, const Mapping& mapping) {
         if (auto attached = attach_file(target, identity, fd->get(), mapping.path); !attached) return attached;
     }
     const ProbedFile* file = cache_.find_known(identity);
+    if (file) note_mapping_functions(target, *file);
     if (!file || !file->has_heap) return {};
     target.families.insert(file->families.begin(), file->families.end());
-    target.allocator_mappings.push_back({mapping, file->has_collector, file->is_go, file->has_only_heap});
+    target.allocator_mappings.push_back(
+        {mapping, file->has_collector, file->is_go, file->has_only_heap, file->allocator_code});
     return {};
 }
 
@@ -172,6 +208,8 @@ void TargetProbes::attach_process_for_all(pid_t pid) {
 
 void TargetProbes::forget_image(Target& target) {
     target.allocator_mappings.clear();
+    target.has_mapping_functions = false;
+    target.dynamic_linker.reset();
     unwind_tables_.forget_process(target.process.pid);
 }
 

@@ -58,6 +58,10 @@ class TargetProbes {
     /// The process needs no probes any more; nothing of it may be armed.
     void release(pid_t pid);
 
+    /// System calls of all targets that change mappings are seen from now on, and a process without an allocator is
+    /// traced for their sake; what that costs is told once. Errors: not_privileged, kernel_lacks_feature.
+    Result<void> see_system_calls();
+
     /// No process has probes any more, nor gets any; nothing may be armed.
     void detach() { links_.detach(); }
     /// What malloc and free of the targets carry; where several allocators are mapped, of the one that took libc's
@@ -79,6 +83,9 @@ class TargetProbes {
     bool is_likely(const FileIdentity& identity) const;
     Result<void> attach_file(Target& target, const FileIdentity& identity, int fd, const std::string& name);
     Result<void> try_mapping(Target& target, const Mapping& mapping);
+    Result<void> attach_system_calls();
+    void try_to_see_system_calls();
+    void note_mapping_functions(Target& target, const ProbedFile& file);
     void note_window(Target& target, const Mapping& mapping, uint64_t time_ns);
 
     Session& session_;
@@ -89,6 +96,9 @@ class TargetProbes {
     ChildArmer child_armer_;
     UnwindTableLoader unwind_tables_;
     std::vector<LikelyFile> likely_;
+    bool traces_mappings_alone_ = false;
+    bool sees_system_calls_ = false;
+    bool cannot_see_system_calls_ = false;
     std::optional<FileIdentity> own_program_ = identity_of_own_program();
 };
 

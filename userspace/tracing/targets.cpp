@@ -163,6 +163,23 @@ void Targets::attach_present_mappings(Target& target) {
         if (mapping.is_executable && mapping.has_file()) probes_.attach_mapping(target, mapping, 0);
 }
 
+bool Targets::is_in_dynamic_linker(pid_t pid, uint64_t address) {
+    Target* target = find(pid);
+    if (target == nullptr) return false;
+    if (!target->dynamic_linker) {
+        target->dynamic_linker = CodeRange{};
+        const auto mappings = read_mappings(pid);
+        const auto base = read_interpreter_base(pid);
+        if (!mappings || !base) return false;
+        const auto first = std::ranges::find(*mappings, *base, &Mapping::start);
+        for (const Mapping& mapping : *mappings)
+            if (first != mappings->end() && mapping.is_executable && mapping.inode == first->inode &&
+                mapping.device == first->device)
+                target->dynamic_linker = CodeRange{mapping.start, mapping.end};
+    }
+    return target->dynamic_linker->contains(address);
+}
+
 void Targets::on_process(const mt_process_event& event, TracerListener& listener) {
     const auto pid = static_cast<pid_t>(event.header.tgid);
     Target* target = find(pid);

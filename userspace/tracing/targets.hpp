@@ -51,6 +51,8 @@ class Targets {
     /// Attaches to every process that the scope names, and to the descendants of all targets where they are followed.
     /// Those that cannot be traced are told to `listener`.
     void add_running(TracerListener& listener);
+    /// Whether the address is code of the process's dynamic linker. Reads /proc once an image.
+    bool is_in_dynamic_linker(pid_t pid, uint64_t address);
 
     /// An executable mapping of any process; those of targets are attached to.
     void on_mapping(const MappingEvent& event);

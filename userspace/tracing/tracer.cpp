@@ -58,6 +58,8 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const SessionOptions& options, cons
                                               std::move(mapping_events).value(), std::move(type_names)));
     if (auto loaded = tracer->targets_.probes().load_vdso(); !loaded)
         log_warning(loaded.error().what + ": " + loaded.error().why);
+    if (options.sees_system_calls)
+        if (auto seen = tracer->targets_.probes().see_system_calls(); !seen) return std::move(seen).error();
     return tracer;
 }
 
@@ -189,12 +191,17 @@ const AllocatorMapping* Tracer::find_allocator(pid_t pid, uint64_t address) cons
 
 void Tracer::on_mapping(const mt_mapping_event& event) {
     read_mapping_events(event.header.time_ns);
-    const AllocatorMapping* allocator = find_allocator(static_cast<pid_t>(event.header.tgid), event.caller);
+    const auto pid = static_cast<pid_t>(event.header.tgid);
+    const AllocatorMapping* allocator = find_allocator(pid, event.caller);
+    const bool is_system_call = (event.flags & MT_MAPPING_BY_SYSTEM_CALL) != 0;
+    // Where libc's functions are seen, the dynamic linker's are not: what it maps are the files of libraries.
+    if (is_system_call && !allocator && targets_.is_in_dynamic_linker(pid, event.caller)) return;
     bool is_allocators = (event.flags & MT_MAPPING_OF_ALLOCATOR) != 0;
     // An allocator's own thread maps outside of any call of the program.
     is_allocators |= allocator && allocator->has_only_heap;
+    is_allocators |= is_system_call && allocator && allocator->is_allocator_code(event.caller);
     // free gives large blocks back by munmap, and only its entry is seen: such an unmap is not the program's.
-    is_allocators |= event.header.type == MT_EVENT_UNMAP && allocator;
+    is_allocators |= event.header.type == MT_EVENT_UNMAP && allocator && !is_system_call;
     mt_mapping_event completed = event;
     const SharedMapping shared = complete_shared_mapping(completed);
     mapping_ledger_.apply(completed, is_allocators, shared);
