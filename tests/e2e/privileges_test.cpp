@@ -45,6 +45,21 @@ class CapableMemtrace {
     TemporaryDirectory directory_;
 };
 
+/// kernel.perf_event_paranoid, which is what it was again in the end.
+class PerfEventParanoid {
+  public:
+    PerfEventParanoid() { std::ifstream(path) >> level_; }
+    ~PerfEventParanoid() { set(level_); }
+    PerfEventParanoid(const PerfEventParanoid&) = delete;
+    PerfEventParanoid& operator=(const PerfEventParanoid&) = delete;
+    int level() const { return level_; }
+    void set(int level) const { std::ofstream(path) << level << '\n'; }
+
+  private:
+    static constexpr const char* path = "/proc/sys/kernel/perf_event_paranoid";
+    int level_ = 0;
+};
+
 /// As user 65534, on a target of user `owner`.
 Finished trace_once(const CapableMemtrace& memtrace, int owner, const std::vector<std::string>& options = {}) {
     Child sleeper(as_user(owner, {"sleep", "100"}));
@@ -85,6 +100,12 @@ TEST_CASE("cap_bpf and cap_perfmon are enough for one's own processes", "[e2e][p
         return;
     }
     const CapableMemtrace memtrace(least);
+    const PerfEventParanoid paranoid;
+    if (paranoid.level() > 2) {
+        const Finished refused = run_to_end(as_user(65534, {memtrace.path(), "selftest"}));
+        CHECK_THAT(refused.errors, ContainsSubstring("kernel.perf_event_paranoid"));
+        paranoid.set(2);
+    }
     const Finished run = run_to_end(as_user(65534, {memtrace.path(), "selftest"}));
     INFO(run.output << run.errors);
     CHECK(run.status == 0);

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include "base/capabilities.hpp"
@@ -75,9 +76,20 @@ void take_record(std::span<const std::byte> record, MappingBatch& batch) {
     if (event->pid > 0) batch.events.push_back(*std::move(event));
 }
 
+/// Debian's and Android's kernels know a level 3, at which perf_event_open(2) asks for cap_sys_admin.
+bool are_perf_events_kept_for_root() {
+    std::ifstream file("/proc/sys/kernel/perf_event_paranoid");
+    int level = 0;
+    return (file >> level) && level > 2;
+}
+
 Error open_error(int error_number) {
     const std::string what = "watching for new libraries";
-    if (error_number == EACCES || error_number == EPERM)
+    const bool is_refused = error_number == EACCES || error_number == EPERM;
+    if (is_refused && missing_capabilities(std::array{Capability::perfmon}).empty() && are_perf_events_kept_for_root())
+        return {what, "perf_event_open: this kernel keeps it for root (kernel.perf_event_paranoid is above 2)",
+                "run as root (sudo memtrace ...), or sysctl kernel.perf_event_paranoid=2", ExitStatus::not_privileged};
+    if (is_refused)
         return {what, "perf_event_open: " + reason_of_refusal(std::array{Capability::perfmon}), privilege_hint(),
                 ExitStatus::not_privileged};
     if (error_number == EMFILE) return {what, errno_text(error_number), "raise the limit of open files (ulimit -n)"};
