@@ -42,6 +42,14 @@ void choose_programs(memtrace_bpf& skeleton, AttachRung rung) {
     set_attach_type(skeleton.progs.on_go_return, bpf_trace_uprobe_multi);
 }
 
+void set_rows(memtrace_bpf& skeleton, std::span<const AllocatorFunction> rows) {
+    for (size_t row = 0; row < rows.size(); ++row) {
+        skeleton.rodata->rows[row] = rows[row].row;
+        if (rows[row].scope == RowScope::system_call)
+            skeleton.rodata->system_call_rows[rows[row].row.operation] = static_cast<mt_u32>(row);
+    }
+}
+
 void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung rung) {
     // Half full at the limit: a look-up stays within its window, and the overflow table is for the rest.
     const uint32_t slots = std::bit_ceil(std::max(options.max_live_blocks, 8u)) * 2;
@@ -67,12 +75,7 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     for (bpf_program* program :
          {skeleton.progs.on_cgroup_change, skeleton.progs.on_cgroup_made, skeleton.progs.on_cgroup_gone})
         bpf_program__set_autoload(program, !options.cgroups.empty());
-    const auto rows = options.table->rows();
-    for (size_t row = 0; row < rows.size(); ++row) {
-        skeleton.rodata->rows[row] = rows[row].row;
-        if (rows[row].scope == RowScope::system_call)
-            skeleton.rodata->system_call_rows[rows[row].row.operation] = static_cast<mt_u32>(row);
-    }
+    set_rows(skeleton, options.table->rows());
     bpf_map__set_max_entries(skeleton.maps.live_blocks, slots);
     bpf_map__set_max_entries(skeleton.maps.live_overflow, std::max(options.max_live_blocks / 8, 1u));
     // Memory is taken for what is there only; an eighth of it would be for each bucket.
