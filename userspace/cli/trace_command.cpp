@@ -50,6 +50,7 @@ class LiveSession : private TracerListener {
     Result<void> start();
     Result<void> prepare_command();
     Result<void> add_targets();
+    void say_what_is_traced();
     Result<void> begin_recording();
     Result<void> loop();
     Result<void> handle_signals(const Wakeup& wakeup);
@@ -127,22 +128,16 @@ Result<void> LiveSession::add_targets() {
         if (auto result = tracer_->add_command(command_->pid(), *files); !result) return result;
     }
     if (auto result = tracer_->add_scope(*this); !result) return result;
-    for (const std::string& missing : tracer_->missing())
-        log_info(missing + " does not exist yet: waiting for it");
     if (!tracer_->targets().empty()) return {};
     if (first_error) return std::move(*first_error);
     if (!options_.waits_for_targets)
         return Error{"no such target", "nothing that runs is to be traced", "leave --no-wait out to wait for it",
                      ExitStatus::no_such_target};
-    log_info("nothing that runs is to be traced yet: waiting for it; ^C ends");
     return {};
 }
 
-Result<void> LiveSession::begin_recording() {
-    if (!cost_watch_->stop_reason()) tracer_->arm();
-    reporter_.emplace(options_, *tracer_, output_);
-    if (cost_watch_->stop_reason()) reporter_->note_stop(*cost_watch_->stop_reason());
-    // Who reads that a process is attached may count on every allocation from then on.
+/// Who reads one of these lines may count on every allocation from then on.
+void LiveSession::say_what_is_traced() {
     std::vector<std::string> names;
     for (const auto& [pid, target] : tracer_->targets()) {
         const bool is_command = command_ && command_->pid() == pid;
@@ -150,9 +145,20 @@ Result<void> LiveSession::begin_recording() {
                                    : fmt::format("{}[{}]", target.process.comm, pid));
         if (!is_command) on_record(tracer_->attach_record(pid));
     }
-    if (!names.empty())
+    for (const std::string& missing : tracer_->missing())
+        log_info(missing + " does not exist yet: waiting for it");
+    if (names.empty())
+        log_info("nothing that runs is to be traced yet: waiting for it; ^C ends");
+    else
         log_info(fmt::format("attached to {}; what was allocated before is not seen; ^C ends with a last report",
                              fmt::join(names, ", ")));
+}
+
+Result<void> LiveSession::begin_recording() {
+    if (!cost_watch_->stop_reason()) tracer_->arm();
+    reporter_.emplace(options_, *tracer_, output_);
+    if (cost_watch_->stop_reason()) reporter_->note_stop(*cost_watch_->stop_reason());
+    say_what_is_traced();
     if (command_)
         if (auto started = command_->run(); !started) {
             start_failure_ = static_cast<int>(CommandStatus::not_executable);

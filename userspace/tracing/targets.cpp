@@ -259,8 +259,10 @@ void Targets::on_born(const mt_process_event& event, TracerListener& listener) {
     adopt(event, listener);
     Target* target = find(static_cast<pid_t>(event.header.tgid));
     if (target == nullptr) return;
-    target->since_birth = scope_.is_for_all();
-    target->window_ns = target->since_birth ? 0 : monotonic_now_ns() - event.header.time_ns;
+    const uint64_t begin_ns = recording_since_ns_ == UINT64_MAX ? 0 : recording_since_ns_;
+    const uint64_t armed_ns = std::max(scope_.is_for_all() ? event.header.time_ns : monotonic_now_ns(), begin_ns);
+    target->since_birth = armed_ns <= event.header.time_ns;
+    target->window_ns = armed_ns - std::min(armed_ns, event.header.time_ns);
     listener.on_record(record_of(*target, "fork"));
 }
 
