@@ -43,6 +43,8 @@ const volatile mt_u32 new_target_flags = 0;
 /* 1: whoever allocates is a target, but for own_tgid, which is memtrace. */
 const volatile mt_u32 traces_all = 0;
 const volatile mt_u32 own_tgid = 0;
+/* Always 0: see keep_own_stack. */
+const volatile mt_u32 makes_tail_calls = 0;
 
 /* 0: nothing is recorded, whatever the owners' flags say. Set when all links stand, cleared before the first one goes.
  */

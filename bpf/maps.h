@@ -337,6 +337,23 @@ struct {
     __type(value, struct mt_unwind_rule);
 } unwind_rules SEC(".maps");
 
+/* Nothing: there is no program to call. */
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, u32);
+} no_programs SEC(".maps");
+
+/* ... for programs of sessions: all that could call through one array are attached in one way (bpf_prog_map_compatible,
+ * kernel/bpf/core.c). */
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, u32);
+} no_session_programs SEC(".maps");
+
 /* Owner -> rules of the addresses that it was last seen at; see struct pc_cache. The user side clears. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);

@@ -12,40 +12,63 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+/* From Linux 6.13 on a program's stack is one for each cpu (bpf_enable_priv_stack, kernel/bpf/verifier.c). That is safe
+ * where a program cannot be preempted by itself; programs of uprobes can, and write over each other's stack until the
+ * kernel dies (seen on 7.3). A program with a tail call, even one that is never made, keeps the stack of its thread. */
+#define keep_own_stack(ctx, no_programs)                               \
+    do {                                                               \
+        if (makes_tail_calls) bpf_tail_call((ctx), &(no_programs), 0); \
+    } while (0)
+
 SEC("uprobe")
 int on_call(struct pt_regs* ctx) {
+    keep_own_stack(ctx, no_programs);
     enter_function(ctx);
     return 0;
 }
 
 SEC("uprobe")
 int on_return(struct pt_regs* ctx) {
+    keep_own_stack(ctx, no_programs);
     return leave_function(ctx);
 }
 
 /* At return instructions of functions that may throw: there, no return probe may be. */
 SEC("uprobe")
 int on_return_instruction(struct pt_regs* ctx) {
+    keep_own_stack(ctx, no_programs);
     return leave_by_instruction(ctx);
 }
 
 /* Functions of Go's runtime, on all rungs. */
 SEC("uprobe")
 int on_go_call(struct pt_regs* ctx) {
+    keep_own_stack(ctx, no_programs);
     return enter_go_function(ctx);
 }
 
 SEC("uprobe")
 int on_go_return(struct pt_regs* ctx) {
+    keep_own_stack(ctx, no_programs);
     return leave_go_function(ctx);
+}
+
+/* Functions of their own: together they take more than the 512 bytes of stack that a program has. */
+static __noinline int enter_session(struct pt_regs* ctx) {
+    return enter_function(ctx);
+}
+
+static __noinline int leave_session(struct pt_regs* ctx) {
+    return leave_function(ctx);
 }
 
 /* Without bpf_session_is_return(), whose signature changed in 7.0: at entry the instruction pointer is the probe's own.
  */
 SEC("uprobe")
 int on_call_or_return(struct pt_regs* ctx) {
-    if (instruction_pointer(ctx) == bpf_get_func_ip(ctx)) return enter_function(ctx);
-    return leave_function(ctx);
+    keep_own_stack(ctx, no_session_programs);
+    if (instruction_pointer(ctx) == bpf_get_func_ip(ctx)) return enter_session(ctx);
+    return leave_session(ctx);
 }
 
 /* syscalls:sys_enter_*, sys_exit_*: one program for all of them (system_calls.h). */

@@ -30,7 +30,9 @@ TableSizes Session::table_sizes() const {
     TableSizes sizes;
     const bpf_map* map = nullptr;
     bpf_object__for_each_map(map, skeleton_->obj) {
-        if (bpf_map__is_internal(map) || bpf_map__type(map) == BPF_MAP_TYPE_TASK_STORAGE) continue;
+        const bpf_map_type type = bpf_map__type(map);
+        const bool is_table = type != BPF_MAP_TYPE_TASK_STORAGE && type != BPF_MAP_TYPE_PROG_ARRAY;
+        if (bpf_map__is_internal(map) || !is_table) continue;
         sizes.tables.push_back({bpf_map__name(map), bpf_map__max_entries(map), memory_of(bpf_map__fd(map))});
     }
     const uint32_t overflow_blocks = bpf_map__max_entries(skeleton_->maps.live_overflow);
