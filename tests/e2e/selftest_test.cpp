@@ -14,7 +14,7 @@ Finished run_selftest(const std::vector<std::string>& options) {
 
 }  // namespace
 
-TEST_CASE("the self-test is exact on every rung, and says what a bug report needs", "[e2e][selftest][kernels][kernels]") {
+TEST_CASE("the self-test is exact on every rung, and says what a bug report needs", "[e2e][selftest][kernels]") {
     require_root();
     on_every_rung([](const std::string& rung) {
         const Finished run = run_selftest({"--attach", rung});
