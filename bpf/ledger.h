@@ -54,14 +54,14 @@ __noinline int take_block(u64 key, struct held_block* held) {
 __noinline int take_stale_block(u64 key, struct held_block* held, u32* free_step) {
     if (!held || !free_step) return false;
     u32 first = MT_FIRST_SLOT(key);
-    u64 keys = 0;
+    bool is_there = false;
     for (u32 step = MT_LIVE_WINDOW; step > 0; step--) {
         const struct mt_block* block = slot_at(first, step - 1);
         if (!block) continue;
         if (block->key == 0) *free_step = step - 1;
-        keys |= (u64)(block->key == key);
+        is_there |= block->key == key;
     }
-    return keys || overflow_blocks > 0 ? take_block(key, held) : false;
+    return is_there || overflow_blocks > 0 ? take_block(key, held) : false;
 }
 
 /* Puts a block into the table; false when neither a slot from `from_step` on nor the overflow table has room. */
@@ -127,9 +127,9 @@ static __always_inline void add_free(struct mt_owner* owner, const struct held_b
 
 __noinline int leave_ghost(struct mt_owner* owner, u64 key); /* inheritance.h */
 
-/* To the kernel's tick, 1 to 10 ms: the exact clock, which costs as much as a tenth of the walk, is read once a tick. A
- * collector compares the time with its own, and blocks that were born at one address, of which children hold some, are
- * told apart by it: theirs is exact. */
+/* To the kernel's tick, 1 to 10 ms: the exact clock, which costs as much as a walk of three frames, is read once a
+ * tick. A collector compares the time with its own, and blocks that were born at one address, of which children hold
+ * some, are told apart by it: theirs is exact. */
 static __always_inline u64 birth_time_ns(const struct mt_owner* owner, u32 row) {
     u64 tick = bpf_jiffies64();
     if (tick == last_tick && !owner->holders && !is_collected(row)) return last_tick_ns;

@@ -83,14 +83,13 @@ struct thread {
     u32 code_generation; /* of the owner, when code_mappings was filled; or CODE_GENERATION_OF_NONE */
     u32 next_code_mapping;
     struct code_mapping code_mappings[CODE_MAPPINGS];
-    struct mapping_search
-        search;              /* here, since all functions of a program share 512 bytes of stack before Linux 6.13 */
-    u64 place;               /* of pc: hash of file and offset, 48 bits */
-    u64 hash[2];             /* of the places of all frames */
-    u64 walk_start;          /* stack pointer where the walk began */
-    u64 frame_pointer_at;    /* stack word that frame_pointer was read from; or FRAME_POINTER_* */
-    u32 needs_frame_pointer; /* 1: the walk depends on the frame pointer that it began with */
-    u32 noted_words;         /* on which the walk depends; or NOT_NOTED */
+    struct mapping_search search;  /* here, since all functions of a program share 512 bytes of stack */
+    u64 place;                     /* of pc: hash of file and offset, 48 bits */
+    u64 hash[2];                   /* of the places of all frames */
+    u64 walk_start;                /* stack pointer where the walk began */
+    u64 frame_pointer_at;          /* stack word that frame_pointer was read from; or FRAME_POINTER_* */
+    u32 needs_frame_pointer;       /* 1: the walk depends on the frame pointer that it began with */
+    u32 noted_words;               /* on which the walk depends; or NOT_NOTED */
     u16 noted_offsets[MEMO_WORDS]; /* of them, in words above walk_start */
     u64 window[WINDOW_BYTES / 8];
 };

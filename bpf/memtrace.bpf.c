@@ -15,9 +15,9 @@ char LICENSE[] SEC("license") = "GPL";
 /* From Linux 6.13 on a program's stack is one for each cpu (bpf_enable_priv_stack, kernel/bpf/verifier.c). That is safe
  * where a program cannot be preempted by itself; programs of uprobes can, and write over each other's stack until the
  * kernel dies (seen on 7.3). A program with a tail call, even one that is never made, keeps the stack of its thread. */
-#define keep_own_stack(ctx, no_programs)                               \
-    do {                                                               \
-        if (makes_tail_calls) bpf_tail_call((ctx), &(no_programs), 0); \
+#define keep_own_stack(ctx, programs)                               \
+    do {                                                            \
+        if (makes_tail_calls) bpf_tail_call((ctx), &(programs), 0); \
     } while (0)
 
 SEC("uprobe")

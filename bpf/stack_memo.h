@@ -1,6 +1,5 @@
 /* The call site of a stack that the thread was seen with before: a walk depends on the registers it starts from, on
- * some words of the stack and on the tables alone, so that where these are the same the stack is. Comparing the words
- * takes a third of the time of walking. */
+ * some words of the stack and on the tables alone, so that where these are the same the stack is. */
 #pragma once
 
 #include "config.h"
@@ -62,9 +61,9 @@ static __always_inline u32 recall_site(struct thread* thread, const struct mt_ow
     return 0;
 }
 
-/* Remembers the stack that was just walked as that of `site`. */
+/* Remembers the stack that was just walked, MEMO_WORDS at most, as that of `site`. */
 __noinline int remember_words(struct thread* thread, struct stack_memo* memo, u32 site) {
-    if (!thread || !memo || thread->noted_words > MEMO_WORDS) return 0;
+    if (!thread || !memo) return 0;
     u32 last = 0;
     for (u32 index = 0; index < MEMO_WORDS; index++) {
         if (index >= thread->noted_words) break;

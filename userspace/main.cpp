@@ -49,7 +49,6 @@ int print_selftest(const memtrace::SelfTest& request) {
 
 int main(int argc, char** argv) {
     using namespace memtrace;
-    install_last_resort();
     reserve_standard_streams();
     const std::span<const char* const> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     const auto request = parse_arguments(arguments, run_same_program);

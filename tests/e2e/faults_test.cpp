@@ -83,6 +83,12 @@ void fail_system_calls(uint64_t stride) {
     CHECK(workload.quit(0) == 0);
 }
 
+/// Of the runs in which each fault comes in turn.
+uint64_t chosen_stride() {
+    const char* stride = std::getenv("MEMTRACE_TEST_FAULT_STRIDE");
+    return stride != nullptr ? std::stoull(stride) : 1;
+}
+
 Finished run_without_memory(const std::string& failing, pid_t target, const std::string& calls_path) {
     std::vector<std::string> arguments = one_report(target);
     arguments.front() = MEMTRACE_BUILD_DIR "/tests/memtrace_without_memory";
@@ -141,8 +147,7 @@ TEST_CASE("some system calls that fail, each in a session of its own", "[e2e][fa
 }
 
 TEST_CASE("every system call that fails, each in a session of its own", "[.slow]") {
-    const char* stride = std::getenv("MEMTRACE_TEST_FAULT_STRIDE");
-    fail_system_calls(stride != nullptr ? std::stoull(stride) : 1);
+    fail_system_calls(chosen_stride());
 }
 
 TEST_CASE("some allocations that fail, each in a session of its own", "[e2e][faults]") {
@@ -150,8 +155,7 @@ TEST_CASE("some allocations that fail, each in a session of its own", "[e2e][fau
 }
 
 TEST_CASE("every allocation that fails, each in a session of its own", "[.slow]") {
-    const char* stride = std::getenv("MEMTRACE_TEST_FAULT_STRIDE");
-    fail_allocations(stride != nullptr ? std::stoull(stride) : 1);
+    fail_allocations(chosen_stride());
 }
 
 TEST_CASE("tables that the kernel has no memory for", "[e2e][faults]") {

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "catch.hpp"
+#include "e2e/kernel_setting.hpp"
 #include "e2e/memtrace.hpp"
 #include "e2e/temporary_directory.hpp"
 
@@ -43,21 +44,6 @@ class CapableMemtrace {
 
   private:
     TemporaryDirectory directory_;
-};
-
-/// kernel.perf_event_paranoid, which is what it was again in the end.
-class PerfEventParanoid {
-  public:
-    PerfEventParanoid() { std::ifstream(path) >> level_; }
-    ~PerfEventParanoid() { set(level_); }
-    PerfEventParanoid(const PerfEventParanoid&) = delete;
-    PerfEventParanoid& operator=(const PerfEventParanoid&) = delete;
-    int level() const { return level_; }
-    void set(int level) const { std::ofstream(path) << level << '\n'; }
-
-  private:
-    static constexpr const char* path = "/proc/sys/kernel/perf_event_paranoid";
-    int level_ = 0;
 };
 
 /// As user 65534, on a target of user `owner`.
@@ -100,11 +86,11 @@ TEST_CASE("cap_bpf and cap_perfmon are enough for one's own processes", "[e2e][p
         return;
     }
     const CapableMemtrace memtrace(least);
-    const PerfEventParanoid paranoid;
-    if (paranoid.level() > 2) {
+    const KernelSetting paranoid("/proc/sys/kernel/perf_event_paranoid");
+    if (std::stoi(paranoid.before()) > 2) {
         const Finished refused = run_to_end(as_user(65534, {memtrace.path(), "selftest"}));
         CHECK_THAT(refused.errors, ContainsSubstring("kernel.perf_event_paranoid"));
-        paranoid.set(2);
+        paranoid.set("2");
     }
     const Finished run = run_to_end(as_user(65534, {memtrace.path(), "selftest"}));
     INFO(run.output << run.errors);

@@ -10,6 +10,7 @@
 
 #include "catch.hpp"
 #include "e2e/kernel_leftovers.hpp"
+#include "e2e/kernel_setting.hpp"
 #include "e2e/memtrace.hpp"
 #include "e2e/temporary_directory.hpp"
 
@@ -204,14 +205,13 @@ TEST_CASE("memtrace needs no ptrace: Yama's strictest scopes do not matter", "[e
         WARN("skipped, this kernel has no Yama");
         return;
     }
-    const std::string before = file_text(scope);
-    std::ofstream(scope) << "2" << std::flush;  // 3 could not be taken back
+    const KernelSetting ptrace_scope(scope);
+    ptrace_scope.set("2");  // 3 could not be taken back
     Workload workload(workload_path("libc_cases"), {"malloc_lives"});
     Memtrace memtrace(on_demand(rungs().front(), workload.pid()));
     memtrace.wait_attached();
     const Json truth = workload.go();
     check_truth(truth, memtrace.report());
-    std::ofstream(scope) << before << std::flush;
     CHECK(memtrace.stop().status == 0);
     CHECK(workload.quit(0) == 0);
 }

@@ -39,18 +39,10 @@ void say(std::string_view text) {
     _exit(EXIT_FAILURE);
 }
 
-}  // namespace
-
-void install_last_resort() {
-    std::set_new_handler(end_without_memory);
-    std::set_terminate(end_by_exception);
-}
-
-namespace {
-
 /// Objects of namespace scope, those of libraries too, allocate before main.
 [[gnu::constructor(102)]] void install_before_main() {
-    install_last_resort();
+    std::set_new_handler(end_without_memory);
+    std::set_terminate(end_by_exception);
 }
 
 }  // namespace

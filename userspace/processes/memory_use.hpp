@@ -37,6 +37,8 @@ UseFigures sum_of(const MemoryByUse& memory);
 struct AddressRange {
     uint64_t begin = 0;
     uint64_t end = 0;
+
+    bool contains(uint64_t address) const { return address >= begin && address < end; }
 };
 
 /// What is known of a process beside its mappings.

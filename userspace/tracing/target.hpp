@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "processes/mappings.hpp"
+#include "processes/memory_use.hpp"
 #include "processes/process.hpp"
 
 namespace memtrace {
@@ -30,22 +31,14 @@ struct AllocatorMapping {
     }
 };
 
-/// Addresses from `start` to `end`.
-struct CodeRange {
-    uint64_t start = 0;
-    uint64_t end = 0;
-
-    bool contains(uint64_t address) const { return address >= start && address < end; }
-};
-
 /// One traced process.
 struct Target {
     ProcessInfo process;
     std::set<std::string> families;  // of allocators that were found
     std::vector<AllocatorMapping> allocator_mappings;
-    bool has_mapping_functions = false;       // its files have functions that change mappings, and these are probed
-    std::optional<CodeRange> dynamic_linker;  // empty: it has none; none: not looked for yet
-    std::vector<uint32_t> owners;             // its address spaces, oldest first
+    bool has_mapping_functions = false;          // its files have functions that change mappings, and these are probed
+    std::optional<AddressRange> dynamic_linker;  // code; empty: it has none; none: not looked for yet
+    std::vector<uint32_t> owners;                // its address spaces, oldest first
     std::optional<uint64_t> last_rss_bytes;
     std::optional<uint32_t> exit_code;  // as wait(2) reports it, once it has ended
     uint64_t exited_ns = 0;             // CLOCK_MONOTONIC

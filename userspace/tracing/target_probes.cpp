@@ -60,8 +60,8 @@ Result<void> TargetProbes::attach_system_calls() {
     if (!price_ns) return price_ns.error();
     sees_system_calls_ = true;
     constexpr auto text =
-        "system calls that change mappings are seen too; each system call of any process takes {} ns longer";
-    log_info(fmt::format(text, *price_ns) + " meanwhile, as measured now");
+        "mappings by system calls are seen too; each system call of any process takes {} ns longer now";
+    log_info(fmt::format(text, *price_ns));
     return {};
 }
 

@@ -167,7 +167,7 @@ bool Targets::is_in_dynamic_linker(pid_t pid, uint64_t address) {
     Target* target = find(pid);
     if (target == nullptr) return false;
     if (!target->dynamic_linker) {
-        target->dynamic_linker = CodeRange{};
+        target->dynamic_linker = AddressRange{};
         const auto mappings = read_mappings(pid);
         const auto base = read_interpreter_base(pid);
         if (!mappings || !base) return false;
@@ -175,7 +175,7 @@ bool Targets::is_in_dynamic_linker(pid_t pid, uint64_t address) {
         for (const Mapping& mapping : *mappings)
             if (first != mappings->end() && mapping.is_executable && mapping.inode == first->inode &&
                 mapping.device == first->device)
-                target->dynamic_linker = CodeRange{mapping.start, mapping.end};
+                target->dynamic_linker = AddressRange{mapping.start, mapping.end};
     }
     return target->dynamic_linker->contains(address);
 }
@@ -226,6 +226,13 @@ void Targets::on_owner(Target& target, const mt_process_event& event, TracerList
     if (target.is_found_later) listener.on_record(record_of(target, "attach"));
 }
 
+/// Of a process that began at `began_ns` and had its probes at `armed_ns`: nothing is recorded before the session does.
+void Targets::note_birth(Target& target, uint64_t began_ns, uint64_t armed_ns) const {
+    if (recording_since_ns_ != UINT64_MAX) armed_ns = std::max(armed_ns, recording_since_ns_);
+    target.since_birth = armed_ns <= began_ns;
+    target.window_ns = armed_ns - std::min(armed_ns, began_ns);
+}
+
 void Targets::on_fork(const mt_process_event& event, TracerListener& listener) {
     const auto pid = static_cast<pid_t>(event.header.tgid);
     const Target* parent = find(static_cast<pid_t>(event.parent_tgid));
@@ -240,10 +247,7 @@ void Targets::on_fork(const mt_process_event& event, TracerListener& listener) {
     child.process.ppid = parent->process.pid;
     child.is_found_later = true;
     const uint64_t attached_ns = probes_.attach_child(*parent, child, event);
-    const uint64_t armed_ns = std::max(event.is_armed ? event.header.time_ns : attached_ns,
-                                       recording_since_ns_ == UINT64_MAX ? 0 : recording_since_ns_);
-    child.since_birth = armed_ns <= event.header.time_ns;
-    child.window_ns = armed_ns - std::min(armed_ns, event.header.time_ns);
+    note_birth(child, event.header.time_ns, event.is_armed ? event.header.time_ns : attached_ns);
     if (event.header.owner) {
         child.owners.push_back(event.header.owner);
         child.forked_from = parent->process.pid;
@@ -259,10 +263,7 @@ void Targets::on_born(const mt_process_event& event, TracerListener& listener) {
     adopt(event, listener);
     Target* target = find(static_cast<pid_t>(event.header.tgid));
     if (target == nullptr) return;
-    const uint64_t begin_ns = recording_since_ns_ == UINT64_MAX ? 0 : recording_since_ns_;
-    const uint64_t armed_ns = std::max(scope_.is_for_all() ? event.header.time_ns : monotonic_now_ns(), begin_ns);
-    target->since_birth = armed_ns <= event.header.time_ns;
-    target->window_ns = armed_ns - std::min(armed_ns, event.header.time_ns);
+    note_birth(*target, event.header.time_ns, scope_.is_for_all() ? event.header.time_ns : monotonic_now_ns());
     listener.on_record(record_of(*target, "fork"));
 }
 

@@ -79,6 +79,7 @@ class Targets {
 
   private:
     void on_owner(Target& target, const mt_process_event& event, TracerListener& listener);
+    void note_birth(Target& target, uint64_t began_ns, uint64_t armed_ns) const;
     void on_fork(const mt_process_event& event, TracerListener& listener);
     void on_born(const mt_process_event& event, TracerListener& listener);
     void on_exec(Target& target, const mt_process_event& event, TracerListener& listener);
