@@ -16,8 +16,8 @@ const volatile mt_u64 min_size_bytes = 0;
 const volatile mt_u64 max_size_bytes = ~0ull;
 /* 1: an event for every block that comes and goes (--trace). */
 const volatile mt_u32 traces_blocks = 0;
-/* Slots of live_blocks minus 1; slots are a power of two. */
-const volatile mt_u32 live_slot_mask = 1023;
+/* Buckets of live_blocks minus 1; buckets are a power of two. */
+const volatile mt_u32 live_bucket_mask = 127;
 /* Call sites that fit; the entries of `sites` behind them are each owner's "stack unknown" site. */
 const volatile mt_u32 max_sites = 1024;
 
@@ -68,5 +68,7 @@ mt_u64 owners_not_recorded = 0;
 /* A tick of the kernel, counted from its start, and a time in it: of the last block that read the clock. */
 mt_u64 last_tick = 0;
 mt_u64 last_tick_ns = 0;
+/* When the user side was last told of events that can wait. */
+mt_u64 last_wakeup_ns = 0;
 /* Blocks in live_overflow, so that a look-up knows when it need not ask there. */
 long long overflow_blocks = 0;

@@ -1,4 +1,7 @@
-/* The slow streams over the ring buffer. Each returns false when the ring was full; the caller counts. */
+/* The slow streams over the ring buffer. Each returns false when the ring was full; the caller counts.
+ *
+ * To wake the user side takes longer than all the rest of an event (20 us in a virtual machine), and the program waits
+ * for it. What can wait is announced once in MT_WAKEUP_INTERVAL_NS; the user side looks again after that time. */
 #pragma once
 
 #include "config.h"
@@ -14,6 +17,16 @@ static __always_inline void fill_header(struct mt_event* header, u32 type, u32 o
     header->tid = (u32)thread;
 }
 
+/* The flags with which an event is submitted that can wait. */
+__noinline u64 wakeup_at(u64 time_ns) {
+    u64 ring_size_bytes = bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE);
+    bool is_filling = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_size_bytes / 8;
+    u64 interval_ns = is_filling ? MT_WAKEUP_INTERVAL_NS / 16 : MT_WAKEUP_INTERVAL_NS;
+    if (time_ns - last_wakeup_ns < interval_ns) return BPF_RB_NO_WAKEUP;
+    last_wakeup_ns = time_ns;
+    return BPF_RB_FORCE_WAKEUP;
+}
+
 static __always_inline bool emit_process_event(u32 type, u32 owner, u32 tgid, u32 exit_code) {
     struct mt_process_event* event = bpf_ringbuf_reserve(&ring, sizeof *event, 0);
     if (!event) return false;
@@ -22,7 +35,7 @@ static __always_inline bool emit_process_event(u32 type, u32 owner, u32 tgid, u3
     event->exit_code = exit_code;
     event->parent_tgid = event->parent_owner = event->is_armed = 0;
     bpf_get_current_comm(event->comm, sizeof event->comm);
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
     return true;
 }
 
@@ -44,7 +57,7 @@ static __always_inline bool emit_fork_event(u64 time_ns, u32 owner, u32 tgid, u3
     event->parent_tgid = parent_tgid;
     event->parent_owner = parent_owner;
     bpf_get_current_comm(event->comm, sizeof event->comm);
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
     return true;
 }
 
@@ -54,7 +67,7 @@ static __always_inline bool emit_cgroup_event(u32 type, u64 path) {
     if (!event) return false;
     fill_header(&event->header, type, 0);
     bpf_probe_read_kernel_str(event->path, sizeof event->path, (const void*)path);
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
     return true;
 }
 
@@ -64,7 +77,7 @@ static __always_inline bool emit_file_event(u32 owner, const struct mt_file* fil
     fill_header(&event->header, MT_EVENT_FILE, owner);
     event->file = *file;
     event->address = address;
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
     return true;
 }
 
@@ -76,7 +89,7 @@ static __always_inline bool emit_block_event(u32 type, u32 owner, u64 address, u
     event->size_bytes = size_bytes;
     event->site = site;
     event->row = row;
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, wakeup_at(event->header.time_ns));
     return true;
 }
 
@@ -97,6 +110,6 @@ static __always_inline bool emit_mapping_event(u32 type, u32 owner, const struct
     event->flags = call->flags & CALL_OF_ALLOCATOR ? MT_MAPPING_OF_ALLOCATOR : 0;
     if (call->flags & CALL_IS_SYSTEM_CALL) event->flags |= MT_MAPPING_BY_SYSTEM_CALL;
     event->reserved = 0;
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, wakeup_at(event->header.time_ns));
     return true;
 }

@@ -14,16 +14,14 @@
 
 /* The live block `key`; false if it is not there. */
 __noinline int peek_block(u64 key, struct held_block* held) {
-    if (!held) return false;
-    u32 first = MT_FIRST_SLOT(key);
-    for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
-        struct mt_block* block = slot_at(first, step);
-        if (!block || block->key != key) continue;
-        *held = held_of(block);
+    const struct mt_bucket* bucket = bucket_of(key);
+    if (!held || !bucket) return false;
+    for (u32 slot = 0; slot < MT_BUCKET_SLOTS; slot++) {
+        if (bucket->keys[slot] != key) continue;
+        *held = held_of(&bucket->blocks[slot]);
         return true;
     }
-    if (overflow_blocks <= 0) return false;
-    struct mt_block* block = bpf_map_lookup_elem(&live_overflow, &key);
+    const struct mt_block* block = overflow_block(key);
     if (!block) return false;
     *held = held_of(block);
     return true;
@@ -37,7 +35,7 @@ __noinline int leave_ghost(struct mt_owner* owner, u64 key) {
     u32 forks = owner->forks;
     if (held.forks >= forks) return 0;
     struct mt_ghost_key ghost_key = {.block = key, .forks = forks};
-    struct mt_ghost ghost = {packed_size(&held), held.birth_ns, held.site, held.forks};
+    struct mt_block ghost = block_of(&held);
     if (bpf_map_update_elem(&ghosts, &ghost_key, &ghost, BPF_ANY)) {
         count(owner, MT_COUNT_INHERITED_LOST);
         return 0;
@@ -55,7 +53,7 @@ __noinline int had_at_fork(u64 key, u32 number) {
     struct mt_ghost_key ghost_key = {.block = key};
     for (u32 try = 0; try < MT_GHOST_TRIES; try++) {
         ghost_key.forks = number + try;
-        const struct mt_ghost* ghost = bpf_map_lookup_elem(&ghosts, &ghost_key);
+        const struct mt_block* ghost = bpf_map_lookup_elem(&ghosts, &ghost_key);
         if (ghost && ghost->forks < number) return true;
     }
     ghost_key.forks = MT_GHOST_OF_MANY;

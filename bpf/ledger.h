@@ -1,6 +1,6 @@
-/* The live table and the sums per call site. A block is in one of MT_LIVE_WINDOW slots behind its hash, or in the
- * overflow table. Slots are claimed and released by compare-and-swap on the key, which holds the owner: a racing delete
- * can never take another owner's block. */
+/* The live table and the sums per call site. A block is in one of the slots of its bucket, or in the overflow table.
+ * Slots are claimed and released by compare-and-swap on the key, which holds the owner: a racing delete can never take
+ * another owner's block. */
 #pragma once
 
 #include "config.h"
@@ -11,14 +11,18 @@
 #include "sampling.h"
 #include "targets.h"
 
-static __always_inline struct mt_block* slot_at(u32 first, u32 step) {
-    u32 slot = (first + step) & live_slot_mask;
-    return bpf_map_lookup_elem(&live_blocks, &slot);
+static __always_inline struct mt_bucket* bucket_of(u64 key) {
+    u32 index = MT_BUCKET_OF(key) & live_bucket_mask;
+    return bpf_map_lookup_elem(&live_blocks, &index);
 }
 
 static __always_inline u64 packed_size(const struct held_block* held) {
     u64 code = samples ? mt_mean_code(held->sampling_mean_bytes) : 0;
     return held->size_bytes | code << MT_BLOCK_SIZE_BITS;
+}
+
+static __always_inline struct mt_block block_of(const struct held_block* held) {
+    return (struct mt_block){packed_size(held), held->birth_ns, held->site, held->forks};
 }
 
 static __always_inline struct held_block held_of(const struct mt_block* block) {
@@ -30,18 +34,21 @@ static __always_inline struct held_block held_of(const struct mt_block* block) {
         .sampling_mean_bytes = samples ? mt_mean_of(block->size_and_mean >> MT_BLOCK_SIZE_BITS) : 0};
 }
 
+/* The block `key` of the overflow table; 0 if it is not there. */
+static __always_inline struct mt_block* overflow_block(u64 key) {
+    return overflow_blocks > 0 ? bpf_map_lookup_elem(&live_overflow, &key) : 0;
+}
+
 /* Takes the block `key` out of the table into `held`; false if it is not there. */
 __noinline int take_block(u64 key, struct held_block* held) {
-    if (!held) return false;
-    u32 first = MT_FIRST_SLOT(key);
-    for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
-        struct mt_block* block = slot_at(first, step);
-        if (!block || block->key != key) continue;
-        *held = held_of(block);
-        if (__sync_val_compare_and_swap(&block->key, key, 0) == key) return true;
+    struct mt_bucket* bucket = bucket_of(key);
+    if (!held || !bucket) return false;
+    for (u32 slot = 0; slot < MT_BUCKET_SLOTS; slot++) {
+        if (bucket->keys[slot] != key) continue;
+        *held = held_of(&bucket->blocks[slot]);
+        if (__sync_val_compare_and_swap(&bucket->keys[slot], key, 0) == key) return true;
     }
-    if (overflow_blocks <= 0) return false;
-    struct mt_block* block = bpf_map_lookup_elem(&live_overflow, &key);
+    const struct mt_block* block = overflow_block(key);
     if (!block) return false;
     *held = held_of(block);
     if (bpf_map_delete_elem(&live_overflow, &key)) return false;
@@ -49,39 +56,32 @@ __noinline int take_block(u64 key, struct held_block* held) {
     return true;
 }
 
-/* As take_block, and says which of the slots behind the key's hash is the first that is free, if one is: one look at
- * the slots for both. */
-__noinline int take_stale_block(u64 key, struct held_block* held, u32* free_step) {
-    if (!held || !free_step) return false;
-    u32 first = MT_FIRST_SLOT(key);
+/* As take_block, and says which slot of the bucket is the first that is free, if one is: one look for both. */
+__noinline int take_stale_block(u64 key, struct held_block* held, u32* free_slot) {
+    const struct mt_bucket* bucket = bucket_of(key);
+    if (!held || !free_slot || !bucket) return false;
     bool is_there = false;
-    for (u32 step = MT_LIVE_WINDOW; step > 0; step--) {
-        const struct mt_block* block = slot_at(first, step - 1);
-        if (!block) continue;
-        if (block->key == 0) *free_step = step - 1;
-        is_there |= block->key == key;
+    for (u32 slot = MT_BUCKET_SLOTS; slot > 0; slot--) {
+        u64 other = bucket->keys[slot - 1];
+        if (other == 0) *free_slot = slot - 1;
+        is_there |= other == key;
     }
     return is_there || overflow_blocks > 0 ? take_block(key, held) : false;
 }
 
-/* Puts a block into the table; false when neither a slot from `from_step` on nor the overflow table has room. */
-__noinline int put_block(u64 key, const struct held_block* held, u32 from_step) {
-    if (!held) return false;
-    u32 first = MT_FIRST_SLOT(key);
-    for (u32 step = 0; step < MT_LIVE_WINDOW; step++) {
-        if (step < from_step) continue;
-        struct mt_block* block = slot_at(first, step);
-        if (!block || block->key != 0) continue;
-        if (__sync_val_compare_and_swap(&block->key, 0, MT_BLOCK_BUSY) != 0) continue;
-        block->size_and_mean = packed_size(held);
-        block->birth_ns = held->birth_ns;
-        block->site = held->site;
-        block->forks = held->forks;
-        /* The exchange is the release: whoever reads the key sees the fields. */
-        __sync_lock_test_and_set(&block->key, key);
+/* Puts a block into the table; false when neither a slot from `from_slot` on nor the overflow table has room. */
+__noinline int put_block(u64 key, const struct held_block* held, u32 from_slot) {
+    struct mt_bucket* bucket = bucket_of(key);
+    if (!held || !bucket) return false;
+    for (u32 slot = 0; slot < MT_BUCKET_SLOTS; slot++) {
+        if (slot < from_slot || bucket->keys[slot] != 0) continue;
+        if (__sync_val_compare_and_swap(&bucket->keys[slot], 0, MT_BLOCK_BUSY) != 0) continue;
+        bucket->blocks[slot] = block_of(held);
+        /* The exchange is the release: whoever reads the key sees the block. */
+        __sync_lock_test_and_set(&bucket->keys[slot], key);
         return true;
     }
-    struct mt_block block = {key, packed_size(held), held->birth_ns, held->site, held->forks};
+    struct mt_block block = block_of(held);
     /* Counted before it is there, so that nobody who may look for it is told that there is nothing. */
     __sync_fetch_and_add(&overflow_blocks, 1);
     if (bpf_map_update_elem(&live_overflow, &key, &block, BPF_NOEXIST) == 0) return true;
@@ -147,8 +147,8 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
     u64 key = MT_BLOCK_KEY(serial, address);
     struct held_block stale = {};
     if (owner->holders && is_collected(call->row)) leave_ghost(owner, key);
-    u32 free_step = 0;
-    if (take_stale_block(key, &stale, &free_step)) {
+    u32 free_slot = 0;
+    if (take_stale_block(key, &stale, &free_slot)) {
         add_free(owner, &stale);
         if (!is_collected(call->row)) count(owner, MT_COUNT_FREES_MISSED);
     }
@@ -166,7 +166,7 @@ static __always_inline void record_block(struct mt_owner* owner, u32 serial, u64
     /* Summed before it can be found: a racing free must never be summed first. */
     add_allocation(&block, 1);
     __sync_fetch_and_add(&owner->live_blocks, 1);
-    if (!put_block(key, &block, free_step)) {
+    if (!put_block(key, &block, free_slot)) {
         add_allocation(&block, -1);
         __sync_fetch_and_add(&owner->live_blocks, -1);
         count(owner, MT_COUNT_BLOCKS_LIVE_TABLE_FULL);

@@ -197,7 +197,7 @@ struct {
     __uint(map_flags, BPF_F_NO_PREALLOC);
     __uint(max_entries, 128);
     __type(key, struct mt_ghost_key);
-    __type(value, struct mt_ghost);
+    __type(value, struct mt_block);
 } ghosts SEC(".maps");
 
 /* MT_BLOCK_KEY of a child -> it gave back what its parent had there (user). The user side deletes. Full:
@@ -210,13 +210,14 @@ struct {
     __type(value, struct mt_inherited_free);
 } inherited_frees SEC(".maps");
 
-/* Slot -> live block (user). A free deletes; the user side deletes those of ended owners. Full: live_overflow. */
+/* Bucket -> its live blocks (user). A free deletes; the user side deletes those of ended owners. Full: live_overflow.
+ */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, 1024);
+    __uint(max_entries, 128);
     __type(key, u32);
-    __type(value, struct mt_block);
+    __type(value, struct mt_bucket);
 } live_blocks SEC(".maps");
 
 /* MT_BLOCK_KEY -> live block that found no slot (user). A free deletes. Full: MT_COUNT_BLOCKS_LIVE_TABLE_FULL. */

@@ -5,6 +5,7 @@
  * on_call perf       on_call                                  on_return           on_call
  */
 #include "accounting.h"
+#include "first_touch.h"
 #include "go.h"
 #include "kernel_types.h"
 #include "system_calls.h"
@@ -156,22 +157,13 @@ int on_cgroup_gone(u64* ctx) {
     return 0;
 }
 
-#define BLOCKS_OF_A_PAGE (4096 / sizeof(struct mt_block))
-#define MOST_PAGES (1u << 16)
-
-static long touch_page(u32 page, void* context) {
-    u32 slot = page * BLOCKS_OF_A_PAGE;
-    if (slot > live_slot_mask) return 1;
-    const volatile struct mt_block* block = bpf_map_lookup_elem(&live_blocks, &slot);
-    if (block) (void)block->key;
-    return 0;
-}
-
-/* Run once, before there is a target. In a virtual machine without nested page tables the first touch of a page by the
- * kernel costs microseconds, and blocks are spread over all pages: the target would pay. */
+/* Run once, before there is a target, and before the ring is read for the first time. */
 SEC("syscall")
-int touch_live_table(void* context) {
-    bpf_loop(MOST_PAGES, touch_page, 0, 0);
+int touch_tables(void* context) {
+    bpf_loop(MOST_PAGES, touch_blocks, 0, 0);
+    bpf_loop(MOST_PAGES, touch_sites, 0, 0);
+    bpf_loop(MOST_PAGES, touch_keys, 0, 0);
+    bpf_loop(MOST_PAGES, touch_ring, 0, 0);
     return 0;
 }
 

@@ -19,7 +19,7 @@ static __always_inline bool emit_site(struct thread* thread, u32 site) {
     /* Linux 6.1 has forgotten the bound by now: "R2 unbounded memory access"; hidden from clang, which has not. */
     asm volatile("" : "+r"(frame_count));
     bpf_probe_read_kernel(event->frames, (frame_count & MT_MAX_FRAMES) * 8, thread->frames);
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, wakeup_at(event->header.time_ns));
     return true;
 }
 
@@ -77,7 +77,7 @@ __noinline u32 make_raw_site(struct thread* thread, struct mt_owner* owner, u32 
     u32 index;
     struct mt_site* site = next_site(owner, &index);
     if (!site) {
-        bpf_ringbuf_discard(event, 0);
+        bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
         return 0;
     }
     __sync_fetch_and_add(&raw_sites_given, 1);
@@ -90,7 +90,7 @@ __noinline u32 make_raw_site(struct thread* thread, struct mt_owner* owner, u32 
     event->frame_pointer = thread->frame_pointer;
     event->is_interrupted = thread->is_interrupted;
     event->stack_bytes = copy_pages(event->stack, thread->stack_pointer);
-    bpf_ringbuf_submit(event, 0);
+    bpf_ringbuf_submit(event, wakeup_at(event->header.time_ns));
     return index;
 }
 

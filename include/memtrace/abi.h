@@ -12,7 +12,6 @@ enum mt_limits {
     MT_MAX_CALLS = 16,          /* allocator calls in flight on one thread */
     MT_MAX_OWNERS = 8192,       /* address spaces that one session can tell apart at once; owner 0 is "none" */
     MT_RAW_STACK_BYTES = 16384, /* of a stack that the user side has to walk */
-    MT_LIVE_WINDOW = 8,         /* slots in which a block of the live table can be */
     MT_UNWIND_SEGMENTS = 2,     /* executable segments of a file that can be told apart */
     MT_PC_CACHES = 64,          /* owners that have a cache of unwind rules */
     MT_PC_CACHE_ENTRIES = 4096,
@@ -21,6 +20,9 @@ enum mt_limits {
     MT_MAX_CGROUPS = 64,        /* control groups whose processes are traced */
     MT_MAX_PROBED_FILES = 4096, /* files whose links for everybody one session can tell apart; a power of two */
 };
+
+/* Events that can wait are announced once in so long: whoever has read some looks again after it. */
+#define MT_WAKEUP_INTERVAL_NS 10000000ull
 
 /* What a function of the table of allocators does. */
 enum mt_operation {

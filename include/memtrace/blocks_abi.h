@@ -25,22 +25,30 @@ typedef unsigned long long mt_u64;
 #define MT_BLOCK_BUSY 1ull
 #define MT_BLOCK_KEY(owner, address) (((mt_u64)(owner) << 48) | ((mt_u64)(address)&0xffffffffffffull))
 
-/* The first of the MT_LIVE_WINDOW slots that the block `key` can be in, modulo the number of slots. Addresses are
- * multiples of 16; the owner's bits must reach the low ones too. */
-#define MT_FIRST_SLOT(key) ((mt_u32)(((((mt_u64)(key)) >> 4) ^ (((mt_u64)(key)) >> 48)) * 0x9e3779b97f4a7c15ull >> 32))
+/* The bucket that the block `key` can be in, modulo the number of buckets. Addresses are multiples of 16; the owner's
+ * bits must reach the low ones too. */
+#define MT_BUCKET_OF(key) ((mt_u32)(((((mt_u64)(key)) >> 4) ^ (((mt_u64)(key)) >> 48)) * 0x9e3779b97f4a7c15ull >> 32))
 
 /* No address space has room for a block of more. */
 #define MT_BLOCK_SIZE_BITS 48
 #define MT_BLOCK_SIZE_MASK ((1ull << MT_BLOCK_SIZE_BITS) - 1)
 
-/* Value of the map `live_blocks` (open addressing; read key, fields, key again) and, without the key, of
- * `live_overflow`. */
+/* Blocks of one bucket: their keys are one line of the cache. */
+#define MT_BUCKET_SLOTS 8
+
+/* A block but for its key. Value of the maps `live_overflow` and `ghosts`. */
 struct mt_block {
-    mt_u64 key;
     mt_u64 size_and_mean; /* size in bytes | code of the sampling mean << MT_BLOCK_SIZE_BITS (sampling_abi.h) */
     mt_u64 birth_ns;      /* CLOCK_MONOTONIC */
     mt_u32 site;
     mt_u32 forks; /* that its owner had made when it was born: later ones have copied it */
+};
+
+/* Value of the map `live_blocks`: what is looked at for a block that is not there is one line of the cache, and a block
+ * that is takes one more. Read a key, the block, and the key again. */
+struct mt_bucket {
+    mt_u64 keys[MT_BUCKET_SLOTS];
+    struct mt_block blocks[MT_BUCKET_SLOTS];
 };
 
 /* Key of the map `ghosts`: a block that its owner gave back, and that children hold which forked before. */
@@ -55,13 +63,6 @@ struct mt_ghost_key {
 /* Forks after the child's own in which the kernel side looks for a ghost. */
 #define MT_GHOST_TRIES 8
 
-struct mt_ghost {
-    mt_u64 size_and_mean; /* as in mt_block */
-    mt_u64 birth_ns;      /* CLOCK_MONOTONIC */
-    mt_u32 site;
-    mt_u32 forks; /* mt_block.forks */
-};
-
 /* Value of the map `inherited_frees`, whose key is MT_BLOCK_KEY of the child: it gave back what it may have inherited.
  */
 struct mt_inherited_free {
@@ -69,7 +70,7 @@ struct mt_inherited_free {
     mt_u32 reserved;
 };
 
-MT_ASSERT_SIZE(struct mt_block, 32);
+MT_ASSERT_SIZE(struct mt_block, 24);
+MT_ASSERT_SIZE(struct mt_bucket, 256);
 MT_ASSERT_SIZE(struct mt_ghost_key, 16);
-MT_ASSERT_SIZE(struct mt_ghost, 24);
 MT_ASSERT_SIZE(struct mt_inherited_free, 8);

@@ -10,7 +10,7 @@
 
 namespace memtrace {
 
-inline constexpr uint64_t max_live_blocks_limit = 1u << 28;  // 8 GiB of struct mt_block
+inline constexpr uint64_t max_live_blocks_limit = 1u << 28;  // 16 GiB of struct mt_bucket
 inline constexpr uint64_t max_sites_limit = 1u << 24;        // 1 GiB of struct mt_site
 
 template <typename Value>

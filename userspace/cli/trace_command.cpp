@@ -255,9 +255,13 @@ Result<void> LiveSession::handle_exits_when_due() {
 
 int LiveSession::wait_ms() const {
     constexpr uint64_t ns_per_ms = 1'000'000;
-    if (exited_.empty()) return -1;
+    // An event that was delayed on its way may come later than look_again_ns(), and unannounced.
+    constexpr uint64_t longest_wait_ns = 1000 * ns_per_ms;
     const uint64_t now_ns = monotonic_now_ns();
-    return now_ns >= exits_due_ns_ ? 0 : static_cast<int>((exits_due_ns_ - now_ns) / ns_per_ms + 1);
+    uint64_t due_ns = now_ns + longest_wait_ns;
+    if (now_ns < tracer_->look_again_ns()) due_ns = std::min(due_ns, tracer_->look_again_ns());
+    if (!exited_.empty()) due_ns = std::min(due_ns, exits_due_ns_);
+    return now_ns >= due_ns ? 0 : static_cast<int>((due_ns - now_ns) / ns_per_ms + 1);
 }
 
 Result<void> LiveSession::handle_exits() {

@@ -46,7 +46,7 @@ void Session::leave_ghost(const Block& block) {
     const uint32_t forks = load(owner.forks);
     if (load(owner.holders) == 0 || block.forks >= forks) return;
     const uint64_t code = skeleton_->rodata->samples != 0 ? mt_mean_code(block.sampling_mean_bytes) : 0;
-    const mt_ghost ghost{.size_and_mean = block.size_bytes | code << MT_BLOCK_SIZE_BITS,
+    const mt_block ghost{.size_and_mean = block.size_bytes | code << MT_BLOCK_SIZE_BITS,
                          .birth_ns = block.birth_ns,
                          .site = block.site,
                          .forks = block.forks};
@@ -60,17 +60,19 @@ void Session::leave_ghost(const Block& block) {
 
 /// Busy while it is looked at again: the same address may have become another block since the snapshot was read.
 bool Session::release_slot(const Block& block) {
-    const std::span<mt_block> slots = tables_->live_blocks.values();
+    const std::span<mt_bucket> buckets = tables_->live_blocks.values();
     const uint64_t key = MT_BLOCK_KEY(block.owner, block.address);
-    for (uint32_t step = 0; step < MT_LIVE_WINDOW; ++step) {
-        mt_block& slot = slots[(MT_FIRST_SLOT(key) + step) & (slots.size() - 1)];
+    mt_bucket& bucket = buckets[MT_BUCKET_OF(key) & (buckets.size() - 1)];
+    for (uint32_t slot = 0; slot < MT_BUCKET_SLOTS; ++slot) {
+        mt_u64& key_there = bucket.keys[slot];
+        const mt_u64& birth_ns = bucket.blocks[slot].birth_ns;
         uint64_t expected = key;
-        if (load(slot.key) != key || load(slot.birth_ns) != block.birth_ns) continue;
-        if (!__atomic_compare_exchange_n(&slot.key, &expected, uint64_t{MT_BLOCK_BUSY}, false, __ATOMIC_ACQ_REL,
+        if (load(key_there) != key || load(birth_ns) != block.birth_ns) continue;
+        if (!__atomic_compare_exchange_n(&key_there, &expected, uint64_t{MT_BLOCK_BUSY}, false, __ATOMIC_ACQ_REL,
                                          __ATOMIC_RELAXED))
             continue;
-        const bool is_same = load(slot.birth_ns) == block.birth_ns;
-        __atomic_store_n(&slot.key, is_same ? uint64_t{0} : key, __ATOMIC_RELEASE);
+        const bool is_same = load(birth_ns) == block.birth_ns;
+        __atomic_store_n(&key_there, is_same ? uint64_t{0} : key, __ATOMIC_RELEASE);
         if (is_same) return true;
     }
     return false;

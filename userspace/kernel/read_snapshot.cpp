@@ -28,52 +28,55 @@ Block block_of(uint64_t key, const mt_block& value) {
             .sampling_mean_bytes = mt_mean_of(value.size_and_mean >> MT_BLOCK_SIZE_BITS)};
 }
 
-/// The block in a slot; none when it is free, being written, or changed while it was read.
-std::optional<Block> read_slot(const mt_block& slot) {
-    const uint64_t key = load(slot.key);
+/// The block in a slot of a bucket; none when it is free, being written, or changed while it was read.
+std::optional<Block> read_slot(const mt_bucket& bucket, size_t slot) {
+    const uint64_t key = load(bucket.keys[slot]);
     if (key <= MT_BLOCK_BUSY) return std::nullopt;
-    const mt_block copy{.key = key,
-                        .size_and_mean = load(slot.size_and_mean),
-                        .birth_ns = load(slot.birth_ns),
-                        .site = load(slot.site),
-                        .forks = load(slot.forks)};
-    if (load(slot.key) != key) return std::nullopt;
+    const mt_block& block = bucket.blocks[slot];
+    const mt_block copy{.size_and_mean = load(block.size_and_mean),
+                        .birth_ns = load(block.birth_ns),
+                        .site = load(block.site),
+                        .forks = load(block.forks)};
+    if (load(bucket.keys[slot]) != key) return std::nullopt;
     return block_of(key, copy);
 }
 
 /// Few enough for the processor's cache.
-constexpr size_t slots_at_once = 2048;
+constexpr size_t buckets_at_once = 256;
 
 /// A branch for each slot would be mispredicted for every other one: each is written, and kept when it is a block.
-void append_births(std::span<const mt_block> slots, LiveBlocks& blocks) {
-    std::array<uint64_t, slots_at_once> births_ns;
-    std::array<uint32_t, slots_at_once> sites;
+void append_births(std::span<const mt_bucket> buckets, LiveBlocks& blocks) {
+    std::array<uint64_t, buckets_at_once * MT_BUCKET_SLOTS> births_ns;
+    std::array<uint32_t, buckets_at_once * MT_BUCKET_SLOTS> sites;
     size_t count = 0;
-    for (const mt_block& slot : slots) {
-        const uint64_t key = load(slot.key);
-        births_ns[count] = load(slot.birth_ns);
-        sites[count] = load(slot.site);
-        count += static_cast<size_t>(key > MT_BLOCK_BUSY) & static_cast<size_t>(load(slot.key) == key);
-    }
+    for (const mt_bucket& bucket : buckets)
+        for (size_t slot = 0; slot < MT_BUCKET_SLOTS; ++slot) {
+            const uint64_t key = load(bucket.keys[slot]);
+            births_ns[count] = load(bucket.blocks[slot].birth_ns);
+            sites[count] = load(bucket.blocks[slot].site);
+            count += static_cast<size_t>(key > MT_BLOCK_BUSY) & static_cast<size_t>(load(bucket.keys[slot]) == key);
+        }
     blocks.append(std::span(births_ns).first(count), std::span(sites).first(count));
 }
 
-/// `slots_at_once` at most.
-void append_slots(std::span<const mt_block> slots, BlockDetail detail, LiveBlocks& blocks) {
-    if (detail == BlockDetail::births) append_births(slots, blocks);
+/// `buckets_at_once` at most.
+void append_buckets(std::span<const mt_bucket> buckets, BlockDetail detail, LiveBlocks& blocks) {
+    if (detail == BlockDetail::births) append_births(buckets, blocks);
     if (detail != BlockDetail::whole) return;
-    for (const mt_block& slot : slots)
-        if (const auto block = read_slot(slot)) blocks.push_back(*block);
+    for (const mt_bucket& bucket : buckets)
+        for (size_t slot = 0; slot < MT_BUCKET_SLOTS; ++slot)
+            if (const auto block = read_slot(bucket, slot)) blocks.push_back(*block);
 }
 
-/// The table is open addressing by a hash, so slots are as good as drawn by lot.
-void append_landmarks(std::span<const mt_block> slots, std::vector<Block>& landmarks) {
-    constexpr size_t drawn_slots = 64;
-    for (size_t index = 0; index < slots.size(); ++index) {
-        const bool is_large = (load(slots[index].size_and_mean) & MT_BLOCK_SIZE_MASK) >= large_block_bytes;
-        if (!is_large && index % drawn_slots != 0) continue;
-        if (const auto block = read_slot(slots[index])) landmarks.push_back(*block);
-    }
+/// A block is in a bucket by a hash, so that buckets are as good as drawn by lot.
+void append_landmarks(std::span<const mt_bucket> buckets, std::vector<Block>& landmarks) {
+    constexpr size_t drawn_buckets = 64;
+    for (size_t index = 0; index < buckets.size(); ++index)
+        for (size_t slot = 0; slot < MT_BUCKET_SLOTS; ++slot) {
+            const uint64_t size_bytes = load(buckets[index].blocks[slot].size_and_mean) & MT_BLOCK_SIZE_MASK;
+            if (size_bytes < large_block_bytes && index % drawn_buckets != 0) continue;
+            if (const auto block = read_slot(buckets[index], slot)) landmarks.push_back(*block);
+        }
 }
 
 /// Which blocks Snapshot::inheritable has.
@@ -94,10 +97,11 @@ class Inheritable {
         return key > MT_BLOCK_BUSY && is_parent_[(key >> owner_shift) % MT_MAX_OWNERS] &&
                (!are_noted_only_ || noted_.contains(key & address_mask));
     }
-    void append_slots(std::span<const mt_block> slots, std::vector<Block>& blocks) const {
-        for (const mt_block& slot : slots)
-            if (has(load(slot.key)))
-                if (const auto block = read_slot(slot)) blocks.push_back(*block);
+    void append_buckets(std::span<const mt_bucket> buckets, std::vector<Block>& blocks) const {
+        for (const mt_bucket& bucket : buckets)
+            for (size_t slot = 0; slot < MT_BUCKET_SLOTS; ++slot)
+                if (has(load(bucket.keys[slot])))
+                    if (const auto block = read_slot(bucket, slot)) blocks.push_back(*block);
     }
 
   private:
@@ -193,13 +197,13 @@ void Session::append_blocks(Snapshot& snapshot, BlockDetail detail) const {
     const Inheritable inheritable(snapshot, detail);
     if (detail == BlockDetail::none && inheritable.is_none()) return;
     if (detail != BlockDetail::none) snapshot.blocks.reserve(expected_blocks(snapshot), detail == BlockDetail::whole);
-    std::span<const mt_block> slots = tables_->live_blocks.values();
-    while (!slots.empty()) {
-        const auto some = slots.first(std::min(slots_at_once, slots.size()));
-        append_slots(some, detail, snapshot.blocks);
+    std::span<const mt_bucket> buckets = tables_->live_blocks.values();
+    while (!buckets.empty()) {
+        const auto some = buckets.first(std::min(buckets_at_once, buckets.size()));
+        append_buckets(some, detail, snapshot.blocks);
         if (detail != BlockDetail::none) append_landmarks(some, snapshot.landmarks);
-        if (!inheritable.is_none()) inheritable.append_slots(some, snapshot.inheritable);
-        slots = slots.subspan(some.size());
+        if (!inheritable.is_none()) inheritable.append_buckets(some, snapshot.inheritable);
+        buckets = buckets.subspan(some.size());
     }
     if (load(skeleton_->bss->overflow_blocks) <= 0) return;
     for_each_entry<uint64_t, mt_block>(bpf_map__fd(skeleton_->maps.live_overflow),
@@ -220,7 +224,7 @@ uint64_t Session::expected_blocks(const Snapshot& snapshot) const {
     uint64_t expected = 0;
     for (const AddressSpace& space : snapshot.address_spaces)
         expected += load(tables_->owners.values()[space.owner].live_blocks);
-    return std::min<uint64_t>(expected + expected / 64, tables_->live_blocks.values().size());
+    return std::min<uint64_t>(expected + expected / 64, tables_->live_blocks.values().size() * MT_BUCKET_SLOTS);
 }
 
 /// Before the blocks, of which it may say that they alone are wanted.
@@ -236,15 +240,10 @@ void Session::append_inherited_frees(Snapshot& snapshot) const {
 /// After the blocks: a ghost is there before its block is gone.
 void Session::append_ghosts(Snapshot& snapshot) const {
     if (load(skeleton_->bss->forks_followed) == 0) return;
-    for_each_entry<mt_ghost_key, mt_ghost>(bpf_map__fd(skeleton_->maps.ghosts),
-                                           [&](const mt_ghost_key& key, const mt_ghost& value) {
+    for_each_entry<mt_ghost_key, mt_block>(bpf_map__fd(skeleton_->maps.ghosts),
+                                           [&](const mt_ghost_key& key, const mt_block& value) {
                                                if (key.forks == MT_GHOST_OF_MANY) return;
-                                               const mt_block block{.key = key.block,
-                                                                    .size_and_mean = value.size_and_mean,
-                                                                    .birth_ns = value.birth_ns,
-                                                                    .site = value.site,
-                                                                    .forks = value.forks};
-                                               snapshot.ghosts.push_back({block_of(key.block, block), key.forks});
+                                               snapshot.ghosts.push_back({block_of(key.block, value), key.forks});
                                            });
 }
 

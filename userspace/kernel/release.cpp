@@ -93,11 +93,12 @@ void Session::end_owner(uint32_t owner) {
 }
 
 void Session::release_blocks(const std::vector<bool>& owners) {
-    for (mt_block& slot : tables_->live_blocks.values()) {
-        uint64_t key = load(slot.key);
-        if (key <= MT_BLOCK_BUSY || !owners[(key >> owner_shift) % MT_MAX_OWNERS]) continue;
-        __atomic_compare_exchange_n(&slot.key, &key, uint64_t{0}, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    }
+    for (mt_bucket& bucket : tables_->live_blocks.values())
+        for (mt_u64& key_there : bucket.keys) {
+            mt_u64 key = load(key_there);
+            if (key <= MT_BLOCK_BUSY || !owners[(key >> owner_shift) % MT_MAX_OWNERS]) continue;
+            __atomic_compare_exchange_n(&key_there, &key, mt_u64{0}, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+        }
     if (load(skeleton_->bss->overflow_blocks) <= 0) return;
     const int overflow_fd = bpf_map__fd(skeleton_->maps.live_overflow);
     for (const uint64_t key : entries_of<uint64_t, mt_block>(
@@ -166,7 +167,7 @@ void Session::release_inheritance(const std::vector<bool>& owners) {
     delete_frees(bpf_map__fd(skeleton_->maps.inherited_frees), is_of_released);
     const std::map<uint32_t, std::set<uint32_t>> forks_of = forks_by_parent(tables_->owners.values());
     std::set<uint64_t> of_many;
-    const auto is_held = [&](const mt_ghost_key& key, const mt_ghost& ghost) {
+    const auto is_held = [&](const mt_ghost_key& key, const mt_block& ghost) {
         const auto forks = forks_of.find(static_cast<uint32_t>(key.block >> owner_shift));
         if (is_of_released(key.block) || forks == forks_of.end()) return false;
         const auto fork = forks->second.upper_bound(ghost.forks);
@@ -175,7 +176,7 @@ void Session::release_inheritance(const std::vector<bool>& owners) {
     const int ghosts_fd = bpf_map__fd(skeleton_->maps.ghosts);
     std::vector<mt_ghost_key> dead;
     std::vector<uint64_t> marks;
-    for_each_entry<mt_ghost_key, mt_ghost>(ghosts_fd, [&](const mt_ghost_key& key, const mt_ghost& ghost) {
+    for_each_entry<mt_ghost_key, mt_block>(ghosts_fd, [&](const mt_ghost_key& key, const mt_block& ghost) {
         if (key.forks == MT_GHOST_OF_MANY)
             marks.push_back(key.block);
         else if (!is_held(key, ghost))

@@ -51,8 +51,8 @@ void set_rows(memtrace_bpf& skeleton, std::span<const AllocatorFunction> rows) {
 }
 
 void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung rung) {
-    // Half full at the limit: a look-up stays within its window, and the overflow table is for the rest.
-    const uint32_t slots = std::bit_ceil(std::max(options.max_live_blocks, 8u)) * 2;
+    // Half full at the limit: nearly all blocks find room in their bucket, and the overflow table is for the rest.
+    const uint32_t buckets = std::bit_ceil(std::max(options.max_live_blocks, 8u)) * 2 / MT_BUCKET_SLOTS;
     const uint32_t max_sites = std::max(options.max_sites, 1u) + 1;  // index 0 is not used
     skeleton.rodata->max_stack = options.max_stack_frames;
     skeleton.rodata->min_size_bytes = options.min_size_bytes;
@@ -66,7 +66,7 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
     skeleton.rodata->samples = options.samples;
     skeleton.rodata->skips_returns = rung == AttachRung::session;
     skeleton.bss->sampling_mean_bytes = mt_rounded_mean(options.sampling_mean_bytes);
-    skeleton.rodata->live_slot_mask = slots - 1;
+    skeleton.rodata->live_bucket_mask = buckets - 1;
     skeleton.rodata->max_sites = max_sites;
     skeleton.rodata->watched_names = static_cast<mt_u32>(options.program_names.size());
     skeleton.rodata->new_target_flags = options.follows_children ? static_cast<mt_u32>(MT_TARGET_FOLLOWED) : 0;
@@ -76,7 +76,7 @@ void configure(memtrace_bpf& skeleton, const SessionOptions& options, AttachRung
          {skeleton.progs.on_cgroup_change, skeleton.progs.on_cgroup_made, skeleton.progs.on_cgroup_gone})
         bpf_program__set_autoload(program, !options.cgroups.empty());
     set_rows(skeleton, options.table->rows());
-    bpf_map__set_max_entries(skeleton.maps.live_blocks, slots);
+    bpf_map__set_max_entries(skeleton.maps.live_blocks, buckets);
     bpf_map__set_max_entries(skeleton.maps.live_overflow, std::max(options.max_live_blocks / 8, 1u));
     // Memory is taken for what is there only; an eighth of it would be for each bucket.
     bpf_map__set_max_entries(skeleton.maps.ghosts, std::max(options.max_live_blocks / 4, 1u));
@@ -178,7 +178,7 @@ Result<std::unique_ptr<Session>> Session::open_rung(const SessionOptions& option
     if (!kernel_has_rung(rung)) return rung_error(rung);
     if (auto mapped = session->map_tables(); !mapped) return std::move(mapped).error();
     // Only a matter of speed: what cannot be touched now is touched later.
-    (void)bpf_prog_test_run_opts(bpf_program__fd(session->skeleton_->progs.touch_live_table), nullptr);
+    (void)bpf_prog_test_run_opts(bpf_program__fd(session->skeleton_->progs.touch_tables), nullptr);
     if (auto opened = session->open_ring(); !opened) return std::move(opened).error();
     if (auto watched = session->watch(options); !watched) return std::move(watched).error();
     // Only the tracepoint programs attach by themselves; probes have no place of their own yet.
@@ -228,8 +228,8 @@ Result<void> Session::map_tables() {
     auto sites = MappedArray<mt_site>::map(bpf_map__fd(skeleton_->maps.sites),
                                            bpf_map__max_entries(skeleton_->maps.sites), "sites");
     if (!sites) return std::move(sites).error();
-    auto blocks = MappedArray<mt_block>::map(bpf_map__fd(skeleton_->maps.live_blocks),
-                                             bpf_map__max_entries(skeleton_->maps.live_blocks), "live_blocks");
+    auto blocks = MappedArray<mt_bucket>::map(bpf_map__fd(skeleton_->maps.live_blocks),
+                                              bpf_map__max_entries(skeleton_->maps.live_blocks), "live_blocks");
     if (!blocks) return std::move(blocks).error();
     tables_ = std::make_unique<Tables>(
         Tables{std::move(owners).value(), std::move(sites).value(), std::move(blocks).value()});
@@ -249,6 +249,8 @@ Result<void> Session::open_ring() {
     };
     ring_.reset(ring_buffer__new(bpf_map__fd(skeleton_->maps.ring), callback, &draining_, nullptr));
     if (!ring_) return Error{"cannot open the ring buffer", errno_text(errno)};
+    // No program is attached yet: there is only what touch_tables() left.
+    ring_buffer__consume(ring_.get());
     return {};
 }
 
@@ -367,7 +369,7 @@ int Session::event_fd() const {
 
 void Session::drain_events(EventSink& sink) {
     draining_ = {&sink, monotonic_now_ns()};
-    ring_buffer__consume(ring_.get());
+    if (ring_buffer__consume(ring_.get()) != 0) last_event_ns_ = monotonic_now_ns();
     draining_ = {};
 }
 

@@ -167,8 +167,10 @@ class Session {
     /// Children that wait for arm_owner(), as soon as they are forked; the session must outlive the result.
     Result<std::unique_ptr<ForkNotices>> open_fork_notices(ForkNotices::Handler handler) const;
 
-    /// Readable when events wait.
+    /// Readable when events wait, but for some of those that come before look_again_ns().
     int event_fd() const;
+    /// CLOCK_MONOTONIC; until then some events come unannounced (MT_WAKEUP_INTERVAL_NS): whoever waits, drains then.
+    uint64_t look_again_ns() const { return last_event_ns_ + 2 * MT_WAKEUP_INTERVAL_NS; }
     /// Hands the events that waited at the call to `sink`, in the order of the ring, and perhaps the next one.
     void drain_events(EventSink& sink);
 
@@ -230,6 +232,7 @@ class Session {
     std::unique_ptr<SystemCallProbes> system_call_probes_;
     std::set<uint64_t> doubted_ghosts_;  // of many forks, that had no ghost when they were last looked at
     Draining draining_;
+    uint64_t last_event_ns_ = 0;  // when some were handed over
 };
 
 }  // namespace memtrace

@@ -13,7 +13,7 @@ namespace memtrace {
 namespace {
 
 /// An element of a hash map without preallocation that holds a struct mt_block: struct htab_elem (48 bytes), key and
-/// value are 88 bytes, from the allocator's class of 96 (kernel/bpf/memalloc.c).
+/// value are 80 bytes, from the allocator's class of 96 (kernel/bpf/memalloc.c).
 constexpr uint64_t overflow_element_bytes = 96;
 
 /// "memlock" of /proc/self/fdinfo: what the map takes now (kernel/bpf/syscall.c, bpf_map_show_fdinfo).
@@ -40,7 +40,7 @@ TableSizes Session::table_sizes() const {
                                 memory_of(bpf_map__fd(skeleton_->maps.live_overflow)) +
                                 overflow_blocks * overflow_element_bytes;
     // Half full is what the table is made for (session.cpp, configure).
-    sizes.max_live_blocks = bpf_map__max_entries(skeleton_->maps.live_blocks) / 2;
+    sizes.max_live_blocks = bpf_map__max_entries(skeleton_->maps.live_blocks) * MT_BUCKET_SLOTS / 2;
     sizes.bytes_a_live_block = static_cast<double>(live_bytes) / sizes.max_live_blocks;
     sizes.bytes_a_thread =
         bpf_map__value_size(skeleton_->maps.threads) + bpf_map__value_size(skeleton_->maps.stack_memos);

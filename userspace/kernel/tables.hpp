@@ -13,7 +13,7 @@ constexpr int owner_shift = 48;
 struct Session::Tables {
     MappedArray<mt_owner> owners;
     MappedArray<mt_site> sites;
-    MappedArray<mt_block> live_blocks;
+    MappedArray<mt_bucket> live_blocks;
 };
 
 }  // namespace memtrace

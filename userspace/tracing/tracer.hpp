@@ -72,6 +72,8 @@ class Tracer : private EventSink, public SiteNames {
     const AllocatorTable& table() const { return table_; }
     AttachRung rung() const { return session_->rung(); }
     int event_fd() const { return session_->event_fd(); }
+    /// See Session::look_again_ns.
+    uint64_t look_again_ns() const { return session_->look_again_ns(); }
     int mapping_fd() const { return mapping_events_.poll_fd(); }
     /// Takes in whatever the kernel has told; `listener` hears of it, and must outlive the tracer: it also hears of
     /// what comes while the sites of a report are named.
