@@ -1,5 +1,6 @@
 // Memory that is mapped by system calls of the program's own: which call site has it, each byte once; and whose it is
 // in programs that map by nothing else.
+#include <csignal>
 #include <filesystem>
 
 #include "catch.hpp"
@@ -58,6 +59,35 @@ TEST_CASE("memory behind the probes is explained by its call site, if it is aske
     const MemtraceEnd end = memtrace.stop();
     CHECK(end.status == 0);
     CHECK_THAT(end.errors, ContainsSubstring("each system call of any process takes"));
+}
+
+TEST_CASE("what is mapped is read again after events of system calls were lost", "[e2e][system-calls][losses]") {
+    Workload workload(workload_path("memory_cases"),
+                      {"an_unmapping_after_many_behind_the_back", "one_more_is_mapped_behind_the_back"});
+    Memtrace memtrace(
+        {"--system-calls", "--ring-size", "4096", "-T", "0", "-p", std::to_string(workload.pid()), "3600"});
+    memtrace.wait_attached();
+    memtrace.child().send_signal(SIGSTOP);  // so that nobody empties the ring
+    workload.go();
+    memtrace.child().send_signal(SIGCONT);
+    const Json report = memtrace.report();
+    INFO(report.at("accuracy").dump());
+    CHECK(report.at("accuracy").at("complete") == false);
+    CHECK(report.at("accuracy").at("events_lost").get<int>() > 0);
+    CHECK(report.at("mappings").at("mapped_bytes").get<int64_t>() >= 64 * page);
+    CHECK(report.at("mappings").at("live_bytes") == 0);
+    // From then on nothing is missing again.
+    const int64_t mapped_bytes = workload.go().at("figures").at("mappings_bytes");
+    const Json later = memtrace.report();
+    CHECK(later.at("mappings").at("live_bytes") == mapped_bytes);
+    CHECK(growth_part(later, "mappings_bytes") == mapped_bytes);
+    CHECK(later.at("accuracy").at("events_lost") == report.at("accuracy").at("events_lost"));
+    const Json* site = mapping_site(later, "one_more_is_mapped_behind_the_back");
+    REQUIRE(site);
+    CHECK(site->at("live_bytes") == mapped_bytes);
+    const MemtraceEnd end = memtrace.stop();
+    CHECK(end.status == 0);
+    CHECK_THAT(end.errors, ContainsSubstring("were lost: its mappings were read again"));
 }
 
 TEST_CASE("a program without any name of a function is traced by its system calls", "[e2e][system-calls]") {

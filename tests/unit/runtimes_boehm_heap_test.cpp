@@ -99,6 +99,20 @@ TEST_CASE("marks tell live objects from dead ones", "[runtimes]") {
     CHECK(heap.states({{page, 40}}) == std::vector{MarkState::no_object});
 }
 
+TEST_CASE("a census of more blocks than can be is cut, and says so", "[runtimes]") {
+    MadeUpHeap heap;
+    heap.header.object_bytes = 4096;
+    heap.header.marks[0] = 1;
+    // All at one header, which is of another block but for the first.
+    heap.bottom.headers.fill(reinterpret_cast<uint64_t>(&heap.header));
+    uint64_t count = 0;
+    const auto figures = heap.open().census([&](const CensusObject&) { ++count; }, 100);
+    REQUIRE(figures);
+    CHECK(count == 1);
+    CHECK(figures->blocks == 100);
+    CHECK(figures->blocks_not_read == 100);
+}
+
 TEST_CASE("a large object is found from each of its pages, and only its start is an object", "[runtimes]") {
     MadeUpHeap heap;
     heap.header.object_bytes = 3 * page_bytes;

@@ -138,6 +138,39 @@ TEST_CASE("the blocks in fast bins are free", "[glibc]") {
     CHECK(members[1].address == chunks[2]);
 }
 
+TEST_CASE("more blocks that could be in fast bins than memory does for are not noted, and it is said", "[glibc]") {
+    GlibcFastBins bins(false);
+    constexpr uint64_t first = 1 << 30;
+    GlibcArena arena;
+    arena.fast_bins[0] = first;
+    bins.note_heads(arena);
+    const auto note = [&](uint64_t index) {
+        const uint64_t address = first + 32 * index;
+        bins.note_chunk({.address = address, .size_bytes = 32, .first_word = mangled(0, address)});
+    };
+    for (uint64_t index = 0; index < GlibcFastBins::max_candidates; ++index)
+        note(index);
+    CHECK(bins.has_all());
+    note(GlibcFastBins::max_candidates);
+    CHECK(!bins.has_all());
+    const auto members = bins.members();
+    REQUIRE(members.size() == 1);
+    CHECK(members[0].address == first);
+    CHECK(members[0].size_bytes == 32);
+}
+
+TEST_CASE("a walk ends when its time is up", "[glibc]") {
+    GlibcImage image(1 << 16);
+    image.add(64, true);
+    const GlibcMalloc malloc = image.finish();
+    const auto regions = malloc.regions(malloc.main_arena());
+    REQUIRE(regions);
+    GlibcChunkWalk chunk_walk(malloc, 1);
+    CHECK(!chunk_walk.walk(regions->front(), [](std::span<const GlibcChunk>) { return true; }));
+    CHECK(chunk_walk.retries() == 0);
+    CHECK(!GlibcCacheKeys::find(malloc, 1));
+}
+
 TEST_CASE("a block in a thread's cache is known by its key", "[glibc]") {
     const uint64_t key = 0x1234'5678'9abc'def1;
     GlibcImage image(1 << 16);

@@ -1,5 +1,8 @@
 // What is known of glibc's malloc, and how it is found, on memory that this process made up: as glibc has it, and as an
 // enemy would.
+#include <chrono>
+#include <thread>
+
 #include "glibc_image.hpp"
 #include "runtimes/glibc_layout.hpp"
 
@@ -63,6 +66,23 @@ TEST_CASE("a ring of arenas that does not close is not followed for ever", "[gli
     CHECK(!malloc.arenas());
     other.set_arena(2160, 0x10);
     CHECK(!malloc.arenas());
+}
+
+TEST_CASE("the end of a heap that is being given back is waited for", "[glibc]") {
+    GlibcImage image(1 << 16);
+    image.add(64, true);
+    const GlibcMalloc malloc = image.finish();
+    // As systrim leaves it until its thread has a processor again: the heap has ended already, the arena has not.
+    image.set_arena(2192, 1 << 17);
+    image.set_arena(2184, (1 << 16) + 4096);
+    std::thread thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        image.set_arena(2184, 1 << 16);
+    });
+    const auto regions = malloc.regions(malloc.main_arena());
+    thread.join();
+    REQUIRE(regions);
+    CHECK(regions->front().end == image.end());
 }
 
 TEST_CASE("a thread's arena whose top is in no heap has no regions", "[glibc]") {

@@ -40,10 +40,15 @@ static void touches_own_mapping(void) {
 }
 
 /* By a system call of its own, which no probe sees. */
-static void touches_memory_behind_the_back(void) {
+CALL_SITE static char* maps_behind_the_back(size_t pages) {
     char* start =
-        (char*)syscall(SYS_mmap, NULL, (size_t)700 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        (char*)syscall(SYS_mmap, NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     workload_require(start != MAP_FAILED, "a mapping by a system call");
+    return start;
+}
+
+static void touches_memory_behind_the_back(void) {
+    char* start = maps_behind_the_back(700);
     touch(start, 700);
     truth_figure("unexplained_bytes", 700 * PAGE);
 }
@@ -126,10 +131,25 @@ static void an_unmapping_after_many(void) {
     workload_require(munmap(first, 64 * PAGE) == 0, "an unmapping");
 }
 
+/* The same by system calls of its own. */
+static void an_unmapping_after_many_behind_the_back(void) {
+    char* first = maps_behind_the_back(64);
+    for (int i = 0; i < 500; ++i)
+        workload_require(syscall(SYS_munmap, maps_behind_the_back(1), (size_t)PAGE) == 0, "an unmapping");
+    workload_require(syscall(SYS_munmap, first, (size_t)64 * PAGE) == 0, "an unmapping");
+}
+
+static void one_more_is_mapped_behind_the_back(void) {
+    touch(maps_behind_the_back(32), 32);
+    truth_figure("mappings_bytes", 32 * PAGE);
+}
+
 const struct workload_case workload_cases[] = {
     {"every_kind_is_touched", every_kind_is_touched},
     {"pages_are_given_back", pages_are_given_back},
     {"a_child_shares_it", a_child_shares_it},
     {"an_unmapping_after_many", an_unmapping_after_many},
+    {"an_unmapping_after_many_behind_the_back", an_unmapping_after_many_behind_the_back},
+    {"one_more_is_mapped_behind_the_back", one_more_is_mapped_behind_the_back},
     {NULL, NULL},
 };

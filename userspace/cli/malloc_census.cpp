@@ -44,6 +44,7 @@ MallocCensusRecord record_of(const GlibcCensus& census) {
     record.binned_blocks = census.binned.chunks;
     record.top_bytes = census.top_bytes;
     record.not_found_bytes = census.not_found_bytes;
+    record.has_all_fast = census.has_all_fast;
     record.retained_bytes = census.resident_free_bytes;
     record.trimmable_bytes = census.trimmable_bytes;
     return record;

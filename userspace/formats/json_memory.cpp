@@ -112,6 +112,7 @@ Json json_of(const MallocCensusRecord& record) {
             {"binned_blocks", record.binned_blocks},
             {"top_bytes", record.top_bytes},
             {"not_found_bytes", record.not_found_bytes},
+            {"fast_complete", record.has_all_fast},
             {"retained_bytes", record.retained_bytes},
             {"trimmable_bytes", record.trimmable_bytes},
             {"growth_bytes", record.growth_bytes},

@@ -73,6 +73,9 @@ std::string missing_lines(const MallocCensusRecord& census, const Style& style) 
         text += style.loss(fmt::format("NOT COMPLETE: {} of the arenas could not be followed",
                                        format_size(census.not_found_bytes))) +
                 '\n';
+    if (!census.has_all_fast)
+        text +=
+            style.loss("NOT COMPLETE: blocks in fast bins, too many to be told apart, are among the live ones") + '\n';
     const uint64_t mapped_blocks = census.mapped_blocks.value_or(0);
     if (census.mapped_blocks_sized < mapped_blocks)
         text += fmt::format("  {} with mappings of their own, of sizes that are not known, are not in the table\n",

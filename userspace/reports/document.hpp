@@ -270,6 +270,7 @@ struct MallocCensusRecord {
     uint64_t binned_bytes = 0;
     uint64_t binned_blocks = 0;
     uint64_t top_bytes = 0;
+    bool has_all_fast = true;  // else free blocks in fast bins are among the live ones
     uint64_t not_found_bytes = 0;
     uint64_t retained_bytes = 0;   // free and in memory
     uint64_t trimmable_bytes = 0;  // of it what malloc_trim(0) would give back

@@ -157,7 +157,7 @@ bool BoehmHeap::visit_block(const Header& header, const std::function<void(const
     return true;
 }
 
-void BoehmHeap::visit_bottom_index(uint64_t bottom_index, CensusFigures& figures,
+void BoehmHeap::visit_bottom_index(uint64_t bottom_index, uint64_t most_blocks, CensusFigures& figures,
                                    const std::function<void(const CensusObject&)>& visit) const {
     std::array<uint64_t, bottom_entries> entries{};
     const size_t read = memory_.read(bottom_index, std::as_writable_bytes(std::span(entries)));
@@ -168,15 +168,20 @@ void BoehmHeap::visit_bottom_index(uint64_t bottom_index, CensusFigures& figures
     }
     for (uint64_t entry = 0; entry < bottom_entries; ++entry) {
         if (entries[entry] < largest_link) continue;
+        if (figures.blocks == most_blocks) {
+            ++figures.blocks_not_read;
+            return;
+        }
         const auto header = read_header(entries[entry]);
         const uint64_t block = (key << index_shift) + (entry << page_shift);
-        if (header && header->is_free) continue;
         ++figures.blocks;
+        if (header && header->is_free) continue;
         if (!header || header->block != block || !visit_block(*header, visit)) ++figures.blocks_not_read;
     }
 }
 
-std::optional<CensusFigures> BoehmHeap::census(const std::function<void(const CensusObject&)>& visit) const {
+std::optional<CensusFigures> BoehmHeap::census(const std::function<void(const CensusObject&)>& visit,
+                                               uint64_t most_blocks) const {
     const auto before = quiet_collections();
     if (!before) return std::nullopt;
     CensusFigures figures{.collections = *before};
@@ -186,7 +191,7 @@ std::optional<CensusFigures> BoehmHeap::census(const std::function<void(const Ce
     for (uint64_t bottom : top)
         // The end of all chains is one and the same index, which is empty.
         while (bottom != 0 && seen.size() < max_chain && seen.insert(bottom).second) {
-            visit_bottom_index(bottom, figures, visit);
+            visit_bottom_index(bottom, most_blocks, figures, visit);
             bottom = memory_.read_value<uint64_t>(bottom + layout_.bottom_link).value_or(0);
         }
     if (quiet_collections() != before) return std::nullopt;

@@ -39,9 +39,9 @@ struct CensusObject {
 
 /// What a census could not look at.
 struct CensusFigures {
-    uint64_t collections = 0;  // until then
-    uint64_t blocks = 0;
-    uint64_t blocks_not_read = 0;  // headers that contradict themselves, or memory that was not there
+    uint64_t collections = 0;      // until then
+    uint64_t blocks = 0;           // whose headers were looked at
+    uint64_t blocks_not_read = 0;  // headers that contradict themselves, memory that was not there, and too many blocks
 };
 
 /// For one thread. Copies what it is made of.
@@ -65,8 +65,11 @@ class BoehmHeap {
     std::vector<uint32_t> first_words(std::span<const uint64_t> addresses) const;
 
     /// Calls `visit` for each marked object; pages that lie next to each other come next to each other. None as above:
-    /// then what was visited means nothing.
-    std::optional<CensusFigures> census(const std::function<void(const CensusObject&)>& visit) const;
+    /// then what was visited means nothing. Of more than `most_blocks` the rest counts as not read.
+    std::optional<CensusFigures> census(const std::function<void(const CensusObject&)>& visit,
+                                        uint64_t most_blocks = max_census_blocks) const;
+    /// 64 GiB of small objects; hostile memory could have blocks without end.
+    static constexpr uint64_t max_census_blocks = 1 << 24;
 
   private:
     struct Header {
@@ -89,7 +92,7 @@ class BoehmHeap {
     uint64_t header_address(uint64_t address, IndexCursor& cursor) const;
     std::optional<Header> read_header(uint64_t header_address) const;
     MarkState state_of(const CollectedBlock& block, const Header& header) const;
-    void visit_bottom_index(uint64_t bottom_index, CensusFigures& figures,
+    void visit_bottom_index(uint64_t bottom_index, uint64_t most_blocks, CensusFigures& figures,
                             const std::function<void(const CensusObject&)>& visit) const;
     bool visit_block(const Header& header, const std::function<void(const CensusObject&)>& visit) const;
 

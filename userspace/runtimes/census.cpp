@@ -12,7 +12,9 @@
 namespace memtrace {
 namespace {
 
-using SizeAndKind = std::pair<uint64_t, bool>;                                 // bytes, pointer-free
+using SizeAndKind = std::pair<uint64_t, bool>;  // bytes, pointer-free
+/// Sizes that hostile memory can have; of what has another one the type is not told.
+constexpr size_t max_sizes = 1 << 16;
 using Counts = std::unordered_map<uint32_t, std::map<SizeAndKind, uint64_t>>;  // by first word
 
 /// Crystal's string.cr: type, bytes, characters, the text and a 0. The collector rounds up by less than half.
@@ -45,19 +47,24 @@ std::string name_of(uint32_t type, const ProcessTypes& types) {
 std::optional<HeapCensus> count_objects(const BoehmHeap& heap, const ProcessTypes& types) {
     HeapCensus census;
     Counts counts;
+    size_t known_sizes = 0;
     const auto figures = heap.census([&](const CensusObject& object) {
         ++census.objects;
         census.size_bytes += object.size_bytes;
         if (!is_type(object.first_word, types)) return;
         if (object.first_word == crystal_string_type && !is_string(object)) return;
-        ++counts[object.first_word][{object.size_bytes, object.is_pointer_free}];
+        auto& of_type = counts[object.first_word];
+        const SizeAndKind size{object.size_bytes, object.is_pointer_free};
+        if (known_sizes == max_sizes && !of_type.contains(size)) return;
+        const uint64_t count = ++of_type[size];
+        known_sizes += count == 1 ? 1 : 0;
     });
     if (!figures) return std::nullopt;
     census.figures = *figures;
     std::map<std::string, TypeCount> by_name;
-    for (const auto& [type, sizes] : counts)
-        for (const auto& [size, count] : sizes) {
-            if (type != crystal_string_type && !is_object(sizes, size)) continue;
+    for (const auto& [type, of_type] : counts)
+        for (const auto& [size, count] : of_type) {
+            if (type != crystal_string_type && !is_object(of_type, size)) continue;
             TypeCount& entry = by_name[name_of(type, types)];
             entry.objects += count;
             entry.size_bytes += count * size.first;

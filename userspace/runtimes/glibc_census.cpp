@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "base/clock.hpp"
 #include "processes/resident_pages.hpp"
 #include "runtimes/glibc_chunks.hpp"
 #include "runtimes/glibc_free_lists.hpp"
@@ -66,7 +67,7 @@ class ArenaCensus {
         : malloc_(malloc), keys_(keys), pages_(pages), address_(address), fast_bins_(may_have_plain_links()) {}
 
     /// False when the arena could not be followed: then the figures mean nothing.
-    bool take();
+    bool take(uint64_t deadline_ns);
     uint64_t torn_reads() const { return walk_torn_reads_; }
     void add_to(GlibcCensus& census, SizeTable& sizes) const;
 
@@ -121,8 +122,8 @@ void ArenaCensus::note(const GlibcChunk& chunk) {
 }
 
 void ArenaCensus::take_out_fast() {
-    std::vector<GlibcChunk> members = fast_bins_.members();
-    std::ranges::sort(members, {}, &GlibcChunk::address);
+    const std::vector<GlibcChunk> members = fast_bins_.members();
+    figures_.has_all_fast = fast_bins_.has_all();
     for (const GlibcChunk& chunk : members) {
         ChunkSum& in_use = sizes_.at(chunk.size_bytes).in_use;
         for (ChunkSum* sum : {&in_use, &figures_.in_use}) {
@@ -133,15 +134,16 @@ void ArenaCensus::take_out_fast() {
     }
 }
 
-bool ArenaCensus::take() {
+bool ArenaCensus::take(uint64_t deadline_ns) {
     const auto before = malloc_.arena(address_);
     const auto regions = malloc_.regions(address_);
     if (!before || !regions) return false;
     fast_bins_.note_heads(*before);
-    GlibcChunkWalk walk(malloc_);
+    GlibcChunkWalk walk(malloc_, deadline_ns);
     for (const GlibcRegion& region : *regions) {
         figures_.head_bytes += malloc_.head_bytes(region) + (region.has_top ? 0 : end_marks_bytes);
         pages_.refresh();
+        figures_.resident_bytes += pages_.bytes(region.heap != 0 ? region.heap : region.begin, region.end);
         const bool is_whole = walk.walk(region, [&](std::span<const GlibcChunk> chunks) {
             for (const GlibcChunk& chunk : chunks)
                 note(chunk);
@@ -166,6 +168,8 @@ void ArenaCensus::add_to(GlibcCensus& census, SizeTable& sizes) const {
     census.top_bytes += figures_.top_bytes;
     census.head_bytes += figures_.head_bytes;
     census.resident_free_bytes += figures_.resident_free_bytes;
+    census.resident_bytes += figures_.resident_bytes;
+    census.has_all_fast = census.has_all_fast && figures_.has_all_fast;
     census.trimmable_bytes += figures_.trimmable_bytes;
     census.system_bytes += figures_.system_bytes;
     const uint64_t found = figures_.in_use.size_bytes + figures_.free_bytes() + figures_.head_bytes;
@@ -173,13 +177,10 @@ void ArenaCensus::add_to(GlibcCensus& census, SizeTable& sizes) const {
     sizes.add(sizes_);
 }
 
-void add_mapped(const GlibcMalloc& malloc, pid_t pid, GlibcCensus& census) {
-    const auto parameters = malloc.parameters();
+void add_mapped_sizes(const GlibcMalloc& malloc, pid_t pid, GlibcCensus& census) {
     const auto mappings = read_mappings(pid);
-    if (!parameters || !mappings) return;
-    census.has_mapped = true;
-    census.mapped = {.chunks = parameters->mapped_blocks, .size_bytes = parameters->mapped_bytes};
-    const std::vector<uint64_t> chunks = find_mapped_chunks(malloc, *mappings, parameters->mapped_blocks);
+    if (!mappings) return;
+    const std::vector<uint64_t> chunks = find_mapped_chunks(malloc, *mappings, census.mapped.chunks);
     census.mapped_chunks_sized = chunks.size();
     SizeTable sizes;
     for (const uint64_t chunk_bytes : chunks)
@@ -188,6 +189,10 @@ void add_mapped(const GlibcMalloc& malloc, pid_t pid, GlibcCensus& census) {
         sums.is_mapped = true;
         census.sizes.push_back(sums);
     }
+}
+
+bool is_over(uint64_t deadline_ns) {
+    return deadline_ns != UINT64_MAX && monotonic_now_ns() > deadline_ns;
 }
 
 Error too_quick(pid_t pid) {
@@ -206,10 +211,10 @@ Result<GlibcCensus> take_glibc_census(pid_t pid) {
     }
 }
 
-Result<GlibcCensus> take_glibc_census(const GlibcMalloc& malloc, pid_t pid) {
+Result<GlibcCensus> take_glibc_census(const GlibcMalloc& malloc, pid_t pid, const GlibcCensusLimits& limits) {
     auto pages = ResidentPages::open(pid);
     if (!pages) return std::move(pages).error();
-    const auto keys = GlibcCacheKeys::find(malloc);
+    const auto keys = GlibcCacheKeys::find(malloc, limits.deadline_ns);
     const auto arenas = malloc.arenas();
     if (!keys || !arenas) return too_quick(pid);
     GlibcCensus census;
@@ -218,16 +223,20 @@ Result<GlibcCensus> take_glibc_census(const GlibcMalloc& malloc, pid_t pid) {
     SizeTable sizes;
     for (const uint64_t address : *arenas) {
         bool is_whole = false;
-        for (int tries = 0; tries < tries_of_arena && !is_whole; ++tries) {
+        for (int tries = 0; tries < tries_of_arena && !is_whole && !is_over(limits.deadline_ns); ++tries) {
             ArenaCensus arena(malloc, *keys, *pages, address);
-            is_whole = arena.take();
+            is_whole = arena.take(limits.deadline_ns);
             census.torn_reads += arena.torn_reads();
             if (is_whole) arena.add_to(census, sizes);
         }
         if (!is_whole) return too_quick(pid);
     }
     census.sizes = sizes.sorted();
-    add_mapped(malloc, pid, census);
+    if (const auto parameters = malloc.parameters()) {
+        census.has_mapped = true;
+        census.mapped = {.chunks = parameters->mapped_blocks, .size_bytes = parameters->mapped_bytes};
+        if (limits.finds_mapped_sizes) add_mapped_sizes(malloc, pid, census);
+    }
     return census;
 }
 

@@ -57,18 +57,26 @@ struct GlibcCensus {
     uint64_t mapped_chunks_sized = 0;  // of these, those that are in `sizes`
 
     uint64_t resident_free_bytes = 0;  // of the free memory above that which is in memory
-    uint64_t trimmable_bytes = 0;      // of it what malloc_trim(0) would give back: whole pages
-    uint64_t torn_reads = 0;           // that were read again
+    uint64_t resident_bytes = 0;       // of all that the arenas have, in blocks too
+    bool has_all_fast = true;      // else there were too many blocks to tell which are in fast bins: `in_use` has some
+    uint64_t trimmable_bytes = 0;  // of it what malloc_trim(0) would give back: whole pages
+    uint64_t torn_reads = 0;       // that were read again
     std::vector<ChunkSizeSums> sizes;  // by chunk_bytes, those with mappings of their own last
 
     uint64_t free_bytes() const { return thread_cached.size_bytes + fast.size_bytes + binned.size_bytes + top_bytes; }
+};
+
+/// What a census may cost.
+struct GlibcCensusLimits {
+    uint64_t deadline_ns = UINT64_MAX;  // CLOCK_MONOTONIC
+    bool finds_mapped_sizes = true;     // those of blocks that have a mapping of their own: they are searched for
 };
 
 /// Takes some 0.3 s for each GB of small blocks. Needs the rights of ptrace(2); reads what is swapped out back in.
 /// Errors: no_such_target, not_privileged, no_allocator as for GlibcMalloc::find; failure where the heap changes too
 /// quickly to be followed.
 Result<GlibcCensus> take_glibc_census(pid_t pid);
-/// The same of a malloc that was found in `pid`.
-Result<GlibcCensus> take_glibc_census(const GlibcMalloc& malloc, pid_t pid);
+/// The same of a malloc that was found in `pid`; failure too when time was up.
+Result<GlibcCensus> take_glibc_census(const GlibcMalloc& malloc, pid_t pid, const GlibcCensusLimits& limits = {});
 
 }  // namespace memtrace

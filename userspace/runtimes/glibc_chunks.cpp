@@ -5,6 +5,8 @@
 #include <cstring>
 #include <thread>
 
+#include "base/clock.hpp"
+
 namespace memtrace {
 namespace {
 
@@ -16,6 +18,9 @@ constexpr uint64_t tries_in_place = 4;  // before going back
 constexpr uint64_t max_failures = 64;   // at one place
 constexpr uint64_t end_marks_bytes = 32;
 constexpr std::chrono::microseconds between_tries(200);
+/// The thread that was at work there waits for a processor, with the arena's lock: 100 ms in all.
+constexpr uint64_t quick_tries = 16;
+constexpr std::chrono::milliseconds between_later_tries(2);
 
 uint64_t word_in(std::span<const std::byte> bytes, uint64_t offset) {
     uint64_t word = 0;
@@ -110,13 +115,14 @@ bool GlibcChunkWalk::walk(GlibcRegion region, const std::function<bool(std::span
     uint64_t failed_at = 0;  // the furthest place of failures, and how many since it was passed
     uint64_t failures = 0;
     while (position != region.end) {
+        if (deadline_ns_ != UINT64_MAX && monotonic_now_ns() > deadline_ns_) return false;
         auto window = read_window(position, region);
         if (!window) {
             ++retries_;
             if (++failures == max_failures) return false;
             failed_at = std::max(failed_at, position);
             position = step_back(position, failures);
-            std::this_thread::sleep_for(between_tries);
+            std::this_thread::sleep_for(failures < quick_tries ? between_tries : between_later_tries);
             const auto end = malloc_.end_of(region);
             if (!end) return false;
             region.end = *end;

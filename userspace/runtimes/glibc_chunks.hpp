@@ -25,10 +25,12 @@ struct GlibcChunk {
 /// as a chunk that cannot be, and is read again, from ever further back. For one thread.
 class GlibcChunkWalk {
   public:
-    explicit GlibcChunkWalk(const GlibcMalloc& malloc) : malloc_(malloc) {}
+    /// No walk goes on after `deadline_ns`, of CLOCK_MONOTONIC.
+    explicit GlibcChunkWalk(const GlibcMalloc& malloc, uint64_t deadline_ns = UINT64_MAX)
+        : malloc_(malloc), deadline_ns_(deadline_ns) {}
 
     /// Calls `visit` with chunks that lie next to each other, all in their order, until it returns false. False when
-    /// the chunks change too quickly to be followed: then what was visited is not all.
+    /// the chunks change too quickly to be followed, or time is up: then what was visited is not all.
     bool walk(GlibcRegion region, const std::function<bool(std::span<const GlibcChunk>)>& visit);
 
     /// Windows that were read again.
@@ -48,6 +50,7 @@ class GlibcChunkWalk {
     uint64_t step_back(uint64_t position, uint64_t failures);
 
     const GlibcMalloc& malloc_;
+    uint64_t deadline_ns_;
     std::deque<Window> unsettled_;  // may be read again
     std::vector<std::byte> buffer_;
     uint64_t retries_ = 0;

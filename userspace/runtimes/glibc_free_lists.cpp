@@ -13,6 +13,9 @@ constexpr unsigned mangle_shift = 12;
 constexpr unsigned heap_shift = 40;
 /// Of lists that have the same key: no other is looked at.
 constexpr uint64_t enough_votes = 4;
+/// What hostile memory can cost: threads whose caches are looked into, and different keys.
+constexpr size_t max_caches = 1 << 16;
+constexpr size_t max_keys = 1 << 16;
 
 bool is_link(uint64_t link, uint64_t from) {
     return link == 0 || (link % glibc_chunk_alignment == 0 && link >> heap_shift == from >> heap_shift);
@@ -22,6 +25,7 @@ bool is_link(uint64_t link, uint64_t from) {
 
 /// Counts what the first blocks of one cache's lists have for a key.
 void GlibcCacheKeys::look_into(const GlibcMalloc& malloc, uint64_t block) {
+    if (++caches_looked_into_ > max_caches) return;
     std::array<std::byte, glibc_thread_cache_chunk_bytes - block_offset> bytes;
     if (malloc.memory().read(block, bytes) != bytes.size()) return;
     const auto cache = parse_glibc_thread_cache(bytes);
@@ -37,8 +41,9 @@ void GlibcCacheKeys::look_into(const GlibcMalloc& malloc, uint64_t block) {
         const uint64_t key = (*words)[2];
         if (key == 0 || (!is_link(link, first) && !is_link(link ^ first >> mangle_shift, first))) continue;
         if (key == block) keys_.insert(block);
-        if (key != block) ++votes_[key];
-        if (key != block) ++all_votes_;
+        if (key == block) continue;
+        ++all_votes_;
+        if (votes_.size() < max_keys || votes_.contains(key)) ++votes_[key];
     }
 }
 
@@ -52,11 +57,11 @@ bool GlibcCacheKeys::has_common_key(uint64_t fewest_votes) {
     return true;
 }
 
-std::optional<GlibcCacheKeys> GlibcCacheKeys::find(const GlibcMalloc& malloc) {
+std::optional<GlibcCacheKeys> GlibcCacheKeys::find(const GlibcMalloc& malloc, uint64_t deadline_ns) {
     const auto arenas = malloc.arenas();
     if (!arenas) return std::nullopt;
     GlibcCacheKeys keys;
-    GlibcChunkWalk walk(malloc);
+    GlibcChunkWalk walk(malloc, deadline_ns);
     const auto visit = [&](std::span<const GlibcChunk> chunks) {
         for (const GlibcChunk& chunk : chunks)
             if (chunk.is_in_use && chunk.size_bytes == glibc_thread_cache_chunk_bytes)
@@ -81,23 +86,32 @@ void GlibcFastBins::note_heads(const GlibcArena& arena) {
 void GlibcFastBins::note_chunk(const GlibcChunk& chunk) {
     if (chunk.size_bytes > largest_bytes) return;
     const uint64_t own = chunk.address + block_offset;
-    if (is_link(chunk.first_word ^ own >> mangle_shift, own) || (may_be_plain_ && is_link(chunk.first_word, own)))
-        candidates_.emplace(chunk.address, chunk);
+    const bool may_be_member =
+        is_link(chunk.first_word ^ own >> mangle_shift, own) || (may_be_plain_ && is_link(chunk.first_word, own));
+    if (!may_be_member) return;
+    has_all_ = has_all_ && candidates_.size() < max_candidates;
+    if (has_all_) candidates_.push_back({chunk.address | chunk.size_bytes / glibc_chunk_alignment, chunk.first_word});
 }
 
-std::vector<GlibcChunk> GlibcFastBins::members() const {
+const GlibcFastBins::Candidate* GlibcFastBins::find(uint64_t address) const {
+    const auto found = std::ranges::lower_bound(candidates_, address, {}, &Candidate::address);
+    return found != candidates_.end() && found->address() == address ? &*found : nullptr;
+}
+
+std::vector<GlibcChunk> GlibcFastBins::members() {
+    std::ranges::sort(candidates_, {}, &Candidate::address);
     std::vector<GlibcChunk> found;
     std::unordered_set<uint64_t> seen;
     for (uint64_t address : heads_) {
-        for (auto chunk = candidates_.find(address); chunk != candidates_.end(); chunk = candidates_.find(address)) {
+        for (const Candidate* chunk = find(address); chunk != nullptr; chunk = find(address)) {
             if (!seen.insert(address).second) break;
-            found.push_back(chunk->second);
-            const uint64_t own = address + block_offset;
-            const uint64_t plain = chunk->second.first_word;
-            const uint64_t mangled = plain ^ own >> mangle_shift;
-            address = candidates_.contains(mangled) ? mangled : plain;
+            found.push_back({.address = address, .size_bytes = chunk->size_bytes(), .is_in_use = true});
+            const uint64_t plain = chunk->first_word;
+            const uint64_t mangled = plain ^ (address + block_offset) >> mangle_shift;
+            address = find(mangled) != nullptr ? mangled : plain;
         }
     }
+    std::ranges::sort(found, {}, &GlibcChunk::address);
     return found;
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -16,8 +15,9 @@ namespace memtrace {
 /// all threads, before the cache's address (malloc.c, tcache_key).
 class GlibcCacheKeys {
   public:
-    /// Goes through the arenas until the key is found. None when they could not be followed.
-    static std::optional<GlibcCacheKeys> find(const GlibcMalloc& malloc);
+    /// Goes through the arenas until the key is found. None when they could not be followed until `deadline_ns`, of
+    /// CLOCK_MONOTONIC.
+    static std::optional<GlibcCacheKeys> find(const GlibcMalloc& malloc, uint64_t deadline_ns = UINT64_MAX);
 
     bool is_cached(const GlibcChunk& chunk) const {
         return chunk.size_bytes <= largest_cached_bytes && chunk.second_word != 0 && keys_.contains(chunk.second_word);
@@ -33,6 +33,7 @@ class GlibcCacheKeys {
 
     std::map<uint64_t, uint64_t> votes_;  // for keys that are no cache's address
     uint64_t all_votes_ = 0;
+    size_t caches_looked_into_ = 0;
     std::unordered_set<uint64_t> keys_;
     bool is_one_for_all_threads_ = false;
 };
@@ -51,13 +52,28 @@ class GlibcFastBins {
     void note_heads(const GlibcArena& arena);
     /// A chunk in use of the arena that could be in a bin.
     void note_chunk(const GlibcChunk& chunk);
-    /// The noted chunks that are in the bins.
-    std::vector<GlibcChunk> members() const;
+    /// The noted chunks that are in the bins, by address.
+    std::vector<GlibcChunk> members();
+    /// Whether all chunks that could be in a bin were noted: there may be so many that memory would not do.
+    bool has_all() const { return has_all_; }
+    /// That are noted at most, of 16 bytes each.
+    static constexpr size_t max_candidates = size_t{1} << 22;
 
   private:
+    /// Chunks are aligned by 16, and the largest has 11 * 16 bytes.
+    struct Candidate {
+        uint64_t address_and_size = 0;
+        uint64_t first_word = 0;
+
+        uint64_t address() const { return address_and_size & ~uint64_t{15}; }
+        uint64_t size_bytes() const { return (address_and_size & 15) * glibc_chunk_alignment; }
+    };
+    const Candidate* find(uint64_t address) const;
+
     bool may_be_plain_;
+    bool has_all_ = true;
     std::vector<uint64_t> heads_;
-    std::unordered_map<uint64_t, GlibcChunk> candidates_;
+    std::vector<Candidate> candidates_;
 };
 
 }  // namespace memtrace

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <unordered_set>
 
 #include "processes/process.hpp"
@@ -17,7 +19,10 @@ constexpr uint64_t max_data_bytes = 256ull << 20;
 constexpr uint64_t max_text_bytes = 64ull << 20;
 constexpr size_t max_arenas = 1 << 14;
 constexpr size_t max_heaps = 1 << 16;
-constexpr int tries_of_end = 16;
+// systrim gives back the end of the brk heap before it says so in the arena (malloc.c). The thread that does it may
+// have to wait for a processor in between, for some of the scheduler's slices.
+constexpr int tries_of_end = 100;
+constexpr std::chrono::milliseconds between_tries_of_end(1);
 // heap_info, behind which the first heap of an arena has the arena: since glibc 2.35 with the size of pages.
 constexpr uint64_t heap_head_before_35 = 0x20;
 constexpr uint64_t heap_head_since_35 = 0x30;
@@ -152,6 +157,7 @@ std::optional<GlibcParameters> GlibcMalloc::parameters() const {
 /// is, but for an arena that was refused more of the brk heap.
 std::optional<uint64_t> GlibcMalloc::main_end() const {
     for (int tries = 0; tries < tries_of_end; ++tries) {
+        if (tries > 0) std::this_thread::sleep_for(between_tries_of_end);
         const auto found = arena(main_arena_);
         if (!found) continue;
         uint64_t end = heap_begin_ + found->system_bytes;
