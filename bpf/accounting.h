@@ -82,6 +82,7 @@ static __always_inline void enter_free(struct thread* thread, struct mt_owner* o
                                        const struct mt_row* row_of_call, u64 sp, u32 row) {
     u64 address = read_argument(ctx, row_of_call->old_argument);
     if (address == 0) return;
+    expect_block(MT_BLOCK_KEY(thread->owner, address));
     u64 function = instruction_pointer(ctx);
     if (samples) look_at_passed_call(thread, sp, function, true);
     if (thread->calls.depth && settle_calls(thread, owner, sp, row, function) != CALL_IS_OUTERMOST) {
@@ -212,6 +213,7 @@ static __always_inline void record_return(struct thread* thread, struct mt_owner
         count(owner, MT_COUNT_BLOCKS_FILTERED);
         return;
     }
+    expect_block(MT_BLOCK_KEY(thread->owner, address));
     u32 site = site_of_return(thread, owner, ctx, call);
     record_block(owner, thread->owner, address, call, site);
     if (is_collected(call->row)) note_untyped(thread, owner, address, call->size_bytes, site);

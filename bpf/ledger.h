@@ -16,6 +16,14 @@ static __always_inline struct mt_bucket* bucket_of(u64 key) {
     return bpf_map_lookup_elem(&live_blocks, &index);
 }
 
+/* The block `key` is about to be looked for: its bucket is loaded while something else is done. */
+static __always_inline void expect_block(u64 key) {
+    const volatile struct mt_bucket* bucket = bucket_of(key);
+    if (!bucket) return;
+    (void)bucket->keys[0];
+    (void)bucket->blocks[0].site;
+}
+
 static __always_inline u64 packed_size(const struct held_block* held) {
     u64 code = samples ? mt_mean_code(held->sampling_mean_bytes) : 0;
     return held->size_bytes | code << MT_BLOCK_SIZE_BITS;

@@ -46,10 +46,17 @@ __noinline int has_words(struct thread* thread, const struct stack_memo* memo) {
     return true;
 }
 
+/* Sums will be added to it: it is loaded while the stack is looked at. */
+static __always_inline void expect_site(u32 index) {
+    const volatile struct mt_site* site = bpf_map_lookup_elem(&sites, &index);
+    if (site) (void)site->allocations;
+}
+
 /* The site of the memo, if the stack is the one that it is of; 0 if not. */
 static __always_inline u32 recall_site(struct thread* thread, const struct mt_owner* owner, struct stack_memo* memo,
                                        const struct walk_start* start) {
     if (!memo->site || memo->code_generation != owner->code_generation) return 0;
+    expect_site(memo->site);
     bool has_register = !memo->needs_frame_pointer || memo->frame_pointer == start->frame_pointer;
     if (has_register && has_words(thread, memo)) {
         if (memo->changes) memo->changes--;
